@@ -1,0 +1,143 @@
+"""Feed bytes, get commands; give a command, get bytes.
+
+A frame on the wire:
+
+    int32  length      of everything after this field: 4 + header + body
+    int32  type << 24 | header length
+    header             see command.py
+    body
+
+The decoder takes the stream in whatever pieces the network gives. Frames that lie whole in one piece are cut from it
+without copying; their bodies are views of that piece. Only a frame that is spread over pieces is put together, in a
+buffer that grows with what has arrived and never with what a length field promises.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import Final
+
+from pocketmq.protocol.command import Command, decode_command, header_bytes
+from pocketmq.protocol.errors import LocalProtocolError, RemoteProtocolError
+
+MAX_FRAME: Final = 16 * 1024 * 1024
+"""The largest frame, with its length field; RocketMQ closes the connection on a larger one."""
+
+MAX_HEADER: Final = 1024 * 1024
+"""The largest header. Nothing real comes near (properties end at 32 KiB), and a header is parsed in one go."""
+
+PREFIX: Final = struct.Struct(">II")
+_LENGTH_FIELD: Final = 4
+_MAX_LENGTH: Final = MAX_FRAME - _LENGTH_FIELD
+
+
+class FrameDecoder:
+    """Cuts a byte stream into commands. After a `RemoteProtocolError` the stream is beyond repair."""
+
+    def __init__(self, max_frame: int = MAX_FRAME) -> None:
+        self._max_length = max_frame - _LENGTH_FIELD
+        self._partial = bytearray()
+        self._started = False
+
+    @property
+    def pending(self) -> int:
+        """Bytes held of a frame that is not complete yet."""
+        return len(self._partial)
+
+    def feed(self, data: bytes) -> Iterator[Command]:
+        """Yield the commands that `data` completes; those in front of a broken frame come before its error.
+
+        The iterator is to be used up before more is fed.
+        """
+        position = 0
+        if self._partial:
+            taken = self._fill_partial(data)
+            if taken is None:
+                return
+            position = taken
+            yield self._take_partial()
+        size = len(data)
+        view = memoryview(data)
+        while size - position >= 8:
+            encoding, header_end, end = self._bounds(data, position)
+            if end > size:
+                break
+            body = view[header_end:end] if end > header_end else b""
+            yield decode_command(encoding, data[position + 8 : header_end], body)
+            position = end
+            self._started = True
+        self._partial += view[position:]
+
+    def _bounds(self, data: bytes | bytearray, position: int) -> tuple[int, int, int]:
+        """Encoding, end of the header and end of the frame that begins at `position`."""
+        length, word = PREFIX.unpack_from(data, position)
+        header_length = word & 0xFFFFFF
+        if length > self._max_length or header_length + 4 > length or header_length > MAX_HEADER:
+            raise self._refusal(bytes(data[position : position + 8]))
+        return word >> 24, position + 8 + header_length, position + _LENGTH_FIELD + length
+
+    def _fill_partial(self, data: bytes) -> int | None:
+        """Give the partial frame what it lacks and say how much that took; None if all of `data` was too little."""
+        partial, taken = self._partial, 0
+        if len(partial) < 8:
+            taken = 8 - len(partial)
+            partial += data[:taken]
+            if len(partial) < 8:
+                return None
+        _, _, end = self._bounds(partial, 0)
+        missing = end - len(partial)
+        partial += memoryview(data)[taken : taken + missing]
+        return taken + missing if len(partial) == end else None
+
+    def _take_partial(self) -> Command:
+        partial, self._partial = self._partial, bytearray()
+        encoding, header_end, _ = self._bounds(partial, 0)
+        body = memoryview(partial).toreadonly()[header_end:]
+        command = decode_command(encoding, bytes(partial[8:header_end]), body)
+        self._started = True
+        return command
+
+    def _refusal(self, start: bytes) -> RemoteProtocolError:
+        protocol = None if self._started else foreign_protocol(start)
+        if protocol is not None:
+            return RemoteProtocolError(f"this is {protocol}, not the RocketMQ remoting protocol")
+        return RemoteProtocolError(f"frame lengths out of range: {start.hex(' ', 4)}")
+
+
+def encode_head(command: Command) -> bytes:
+    """All of a command's frame but its body, so that a large body need not be copied to be sent."""
+    header = header_bytes(command)
+    header_length = len(header)
+    length = 4 + header_length + len(command.body)
+    if length > _MAX_LENGTH or header_length > MAX_HEADER:
+        raise LocalProtocolError(
+            f"a frame holds {MAX_FRAME} bytes, {MAX_HEADER} of them header: "
+            f"{header_length} of header and {len(command.body)} of body do not fit"
+        )
+    return PREFIX.pack(length, command.encoding << 24 | header_length) + header
+
+
+def encode_frame(command: Command) -> bytes:
+    """A command's whole frame."""
+    head = encode_head(command)
+    return b"".join((head, command.body)) if command.body else head
+
+
+# The first bytes of what people point at the port by mistake.
+_FOREIGN: Final = (
+    (b"\x16\x03", "TLS"),
+    (b"PRI ", "HTTP/2 (gRPC)"),
+    (b"SSH-", "SSH"),
+    (b"PROXY ", "the PROXY protocol"),
+    (b"\r\n\r\n\x00\r\nQ", "the PROXY protocol"),
+    *((method, "HTTP") for method in (b"GET ", b"HEAD", b"POST", b"PUT ", b"DELE", b"OPTI", b"CONN", b"TRAC", b"PATC")),
+)
+
+
+def foreign_protocol(start: bytes) -> str | None:
+    """The name of the protocol whose conversation begins like this, if it is one we know."""
+    for prefix, name in _FOREIGN:
+        if start.startswith(prefix):
+            return name
+    return None

@@ -1,0 +1,80 @@
+"""Which encoding and which extensions a connection may use.
+
+Every connection starts with JSON headers. A PocketMQ client adds `PMQ_SER` to its first request: the encodings it
+would like. A PocketMQ server answers that request with `PMQ_SER`, what it accepts, and `PMQ_CAP`, the extensions it
+offers. A RocketMQ peer ignores the unknown field, and the connection stays as it was: nothing is ever tried out on a
+peer that has not said that it understands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from pocketmq.protocol.codes import Encoding
+
+OFFER: Final = "PMQ_SER"
+CAPABILITIES: Final = "PMQ_CAP"
+
+_MSGPACK_TEXT: Final = str(int(Encoding.MSGPACK))
+
+REFUSAL_REMEMBERED: Final = 600.0
+"""Seconds for which an address that refused msgpack, or broke on it, is not offered it again."""
+
+
+def accept(offer: str, capabilities: str) -> dict[str, str]:
+    """The ext fields with which a server answers a request that carries an offer."""
+    accepted = _MSGPACK_TEXT if _MSGPACK_TEXT in _items(offer) else str(int(Encoding.JSON))
+    return {OFFER: accepted, CAPABILITIES: capabilities}
+
+
+class Negotiation:
+    """The client's side, for one connection."""
+
+    def __init__(self, *, offer: bool = True) -> None:
+        self.encoding = int(Encoding.JSON)
+        self.capabilities: frozenset[str] = frozenset()
+        self._offer = offer
+        self._awaiting: int | None = None
+        self._proven = False
+
+    def request_fields(self, ext_fields: Mapping[str, str], opaque: int) -> Mapping[str, str]:
+        """The ext fields to send: the first request of the connection also carries the offer."""
+        if not self._offer:
+            return ext_fields
+        self._offer = False
+        self._awaiting = opaque
+        return {**ext_fields, OFFER: _MSGPACK_TEXT}
+
+    def response(self, opaque: int, ext_fields: Mapping[str, str], encoding: int) -> None:
+        """Learn from a response: the one to the offer, and the first one in msgpack."""
+        if opaque == self._awaiting:
+            self._awaiting = None
+            self.capabilities = frozenset(_items(ext_fields.get(CAPABILITIES, "")))
+            if _MSGPACK_TEXT in _items(ext_fields.get(OFFER, "")):
+                self.encoding = int(Encoding.MSGPACK)
+        elif encoding == Encoding.MSGPACK:
+            self._proven = True
+
+    @property
+    def broke_on_msgpack(self) -> bool:
+        """Asked once the connection is lost: was msgpack in use and never answered? Then offer JSON only."""
+        return self.encoding == Encoding.MSGPACK and not self._proven
+
+
+class Refusals:
+    """The addresses that are not to be offered msgpack for a while."""
+
+    def __init__(self) -> None:
+        self._until: dict[str, float] = {}
+
+    def remember(self, address: str, now: float) -> None:
+        self._until = {known: until for known, until in self._until.items() if until > now}
+        self._until[address] = now + REFUSAL_REMEMBERED
+
+    def covers(self, address: str, now: float) -> bool:
+        return self._until.get(address, now) > now
+
+
+def _items(text: str) -> list[str]:
+    return [item for item in text.split(",") if item]

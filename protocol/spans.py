@@ -1,0 +1,183 @@
+"""Columns of byte strings that lie scattered in one buffer, handled without a Python object for each.
+
+Two ideas carry the whole module:
+
+* *Every byte position is an element.* An array over the buffer whose elements are 4 bytes wide but only 1 byte
+  apart (`at_every_byte`) turns "read the big-endian int at each of these positions" into plain indexing. The same
+  works for writing, and for blocks of any width.
+* *Two overlapping blocks copy any length.* A span of 2**k to 2**(k+1) - 1 bytes is covered by two blocks of
+  2**k bytes, one flush with each end. So spans of all lengths are copied with two indexing steps per power of two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Bytes: TypeAlias = NDArray[np.uint8]
+BytesLike: TypeAlias = bytes | bytearray | memoryview | Bytes
+Ints: TypeAlias = NDArray[np.int64]
+Mask: TypeAlias = NDArray[np.bool_]
+
+# From 2 KiB on, one plain copy for each span is faster than two passes over all.
+_BLOCKED_BITS = 11
+
+
+def as_bytes(buffer: BytesLike) -> Bytes:
+    """The buffer as an array of bytes that shares its memory."""
+    return np.frombuffer(buffer, np.uint8)
+
+
+def at_every_byte(data: Bytes, dtype: str) -> NDArray[Any]:
+    """A view whose element i is the value that starts at byte i, aligned or not."""
+    width = np.dtype(dtype).itemsize
+    return np.ndarray(max(len(data) - width + 1, 0), dtype, data, strides=(1,))
+
+
+def read_at(data: Bytes, dtype: str, positions: Ints) -> NDArray[Any]:
+    """The values that start at `positions`, in the byte order of this machine."""
+    values = at_every_byte(data, dtype)[positions]
+    return values.astype(values.dtype.newbyteorder("="))
+
+
+def read_clipped(data: Bytes, dtype: str, positions: Ints) -> NDArray[Any]:
+    """Like `read_at`, for positions still to be checked: one outside of the data is moved to its edge.
+
+    The data must hold at least one value.
+    """
+    last = len(data) - np.dtype(dtype).itemsize
+    return read_at(data, dtype, np.clip(positions, 0, last))
+
+
+def write_at(data: Bytes, dtype: str, positions: Ints, values: object) -> None:
+    """Write one value for all, or one for each, at `positions`."""
+    at_every_byte(data, dtype)[positions] = values
+
+
+def offsets_of(lengths: Ints) -> Ints:
+    """Where strings of these lengths begin when they are laid end to end, and where the last one ends."""
+    offsets = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(lengths, out=offsets[1:])
+    return offsets
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Spans:
+    """A column of byte strings: string i is `data[starts[i]:ends[i]]`.
+
+    Whoever makes one vouches that every span lies inside the data; nothing here checks it again.
+    """
+
+    data: Bytes
+    starts: Ints
+    ends: Ints
+
+    @classmethod
+    def of(cls, values: Sequence[bytes]) -> Spans:
+        """The column of these strings."""
+        lengths = np.fromiter(map(len, values), np.int64, len(values))
+        return cls.adjacent(as_bytes(b"".join(values)), offsets_of(lengths))
+
+    @classmethod
+    def adjacent(cls, data: Bytes, offsets: Ints) -> Spans:
+        """The column in Arrow's form: strings end to end, string i from `offsets[i]` to `offsets[i + 1]`."""
+        return cls(data, offsets[:-1], offsets[1:])
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def __getitem__(self, rows: Ints | Mask | slice) -> Spans:
+        """Some of the rows, over the same data."""
+        return Spans(self.data, self.starts[rows], self.ends[rows])
+
+    @property
+    def lengths(self) -> Ints:
+        return self.ends - self.starts
+
+    @property
+    def present(self) -> Mask:
+        """Which rows are not empty."""
+        return self.ends > self.starts
+
+    def followed_by(self, other: Spans) -> Spans:
+        """The rows of both, in this order, over a buffer that holds the data of both."""
+        shift = len(self.data)
+        return Spans(
+            np.concatenate((self.data, other.data)),
+            np.concatenate((self.starts, other.starts + shift)),
+            np.concatenate((self.ends, other.ends + shift)),
+        )
+
+    def heads(self, length: int) -> Spans:
+        """At most the first `length` bytes of every string."""
+        return Spans(self.data, self.starts, np.minimum(self.starts + length, self.ends))
+
+    def equal(self, value: bytes) -> Mask:
+        """Which strings are exactly `value`."""
+        same: Mask = self.lengths == len(value)
+        if value:
+            # numpy's comparison ignores trailing zero bytes; with equal lengths that changes nothing.
+            rows = np.flatnonzero(same)
+            same[rows] = at_every_byte(self.data, f"S{len(value)}")[self.starts[rows]] == value
+        return same
+
+    def copy_to(self, target: Bytes, positions: Ints) -> None:
+        """Copy string i to `target[positions[i]:]`."""
+        bit_lengths = np.frexp(self.lengths)[1]
+        for bits in np.flatnonzero(np.bincount(bit_lengths)).tolist():
+            rows = np.flatnonzero(bit_lengths == bits)
+            if bits > _BLOCKED_BITS:
+                _copy_singly(self[rows], target, positions[rows])
+            elif bits:
+                _copy_blocks(self[rows], 1 << bits - 1, target, positions[rows])
+
+    def compact(self) -> tuple[Bytes, Ints]:
+        """The strings end to end, and their offsets (see `adjacent`)."""
+        offsets = offsets_of(self.lengths)
+        data = np.empty(offsets[-1], np.uint8)
+        self.copy_to(data, offsets[:-1])
+        return data, offsets
+
+    def split(self, separator: bytes) -> tuple[Ints, Spans]:
+        """The non-empty pieces between separators (one byte), each with the number of its row."""
+        mark = ord(separator)
+        offsets = offsets_of(self.lengths + 1)
+        # Each row gets a separator behind it, so that pieces never run across rows.
+        data = np.full(offsets[-1], mark, np.uint8)
+        self.copy_to(data, offsets[:-1])
+        ends = np.flatnonzero(data == mark)
+        starts = np.zeros_like(ends)
+        starts[1:] = ends[:-1] + 1
+        pieces_per_row = np.diff(np.searchsorted(ends, offsets))
+        rows = np.repeat(np.arange(len(self)), pieces_per_row)
+        kept = np.flatnonzero(starts < ends)
+        return rows[kept], Spans(data, starts[kept], ends[kept])
+
+    def views(self) -> Iterator[memoryview]:
+        """The strings one by one, not copied."""
+        view = self.data.data
+        return (view[start:end] for start, end in zip(self.starts.tolist(), self.ends.tolist(), strict=True))
+
+    def tolist(self) -> list[bytes]:
+        """The strings as Python objects."""
+        data, offsets = self.compact()
+        text = data.tobytes()
+        return [text[start:end] for start, end in pairwise(offsets.tolist())]
+
+
+def _copy_blocks(spans: Spans, width: int, target: Bytes, positions: Ints) -> None:
+    """Copy spans that are at least `width` and less than twice `width` long."""
+    sources, targets = at_every_byte(spans.data, f"V{width}"), at_every_byte(target, f"V{width}")
+    targets[positions] = sources[spans.starts]
+    targets[positions + spans.lengths - width] = sources[spans.ends - width]
+
+
+def _copy_singly(spans: Spans, target: Bytes, positions: Ints) -> None:
+    writable = target.data
+    for view, start, end in zip(spans.views(), positions.tolist(), (positions + spans.lengths).tolist(), strict=True):
+        writable[start:end] = view

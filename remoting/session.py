@@ -1,0 +1,103 @@
+"""The life of one connection of a server: read a burst, handle it, send its answers, until one side has had enough."""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+import trio
+
+from pocketmq.protocol.errors import RemoteProtocolError
+from pocketmq.protocol.framing import FrameDecoder
+from pocketmq.remoting.handlers import Dispatcher, Service
+from pocketmq.remoting.peer import Peer
+
+logger = logging.getLogger("pocketmq.remoting")
+
+RECEIVE_SIZE: Final = 256 * 1024
+_FLUSH_SIZE: Final = 1024 * 1024  # a burst of small requests may ask for much: no more than this piles up
+_SLOWEST: Final = 16 * 1024  # bytes a second: a large frame gets the time that it takes at this rate
+
+
+class Session:
+    """One connection. `run` is its task; the server tells it to stop."""
+
+    def __init__(self, stream: trio.abc.Stream, peer: Peer, dispatch: Dispatcher, service: Service) -> None:
+        self.peer = peer
+        self._stream = stream
+        self._dispatch = dispatch
+        self._service = service
+        self._decoder = FrameDecoder()
+        self._frame_began: float | None = None
+        self._living = trio.CancelScope()
+        self._receiving = trio.CancelScope()
+        self._in_receive = False
+        self._finishing = False
+
+    async def run(self) -> None:
+        """Serve the peer until it goes, until it breaks the protocol, or until `finish` or `abort` is called."""
+        self._service.opened(self.peer)
+        try:
+            with self._living:
+                with self._receiving:
+                    await self._receive_bursts()
+                if self._finishing:
+                    await self.peer.drain()
+        except RemoteProtocolError as error:
+            logger.warning("closed the connection from %s: %s", self.peer.name, error)
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            logger.debug("the connection from %s broke", self.peer.name)
+        finally:
+            self.peer.close()
+            self._service.closed(self.peer)
+
+    def finish(self) -> None:
+        """Read no more, send what is owed, and end."""
+        self._finishing = True
+        if self._in_receive:  # anywhere else, a write might be cut in two
+            self._receiving.cancel()
+
+    def abort(self) -> None:
+        """End now."""
+        self._living.cancel()
+
+    def overdue(self, now: float, idle_timeout: float, half_frame_timeout: float) -> str | None:
+        """Why the connection is to be closed, if it is."""
+        if now - self.peer.last_active >= idle_timeout:
+            return f"nothing was heard or sent for {idle_timeout:g} s"
+        if self._frame_began is not None:
+            allowed = half_frame_timeout + self._decoder.pending / _SLOWEST
+            if now - self._frame_began >= allowed:
+                return f"a frame was not complete after {allowed:g} s"
+        return None
+
+    async def _receive_bursts(self) -> None:
+        while not self._finishing:
+            self._in_receive = True
+            data = await self._stream.receive_some(RECEIVE_SIZE)
+            self._in_receive = False
+            if not data:
+                return
+            await self._handle(bytes(data))
+
+    async def _handle(self, data: bytes) -> None:
+        """Handle everything that arrived together, then let its answers go."""
+        peer, dispatch = self.peer, self._dispatch
+        peer.last_active = trio.current_time()
+        peer.begin_burst()
+        try:
+            for command in self._decoder.feed(data):
+                self._frame_began = None
+                if command.is_response:
+                    peer.answered(command)
+                    continue
+                peer.encoding = command.encoding
+                dispatch(command, peer)
+                if peer.outgoing > _FLUSH_SIZE:
+                    await peer.flush()
+                    peer.begin_burst()
+        finally:
+            self._service.burst_ended()
+            await peer.flush()
+        if self._frame_began is None and self._decoder.pending:
+            self._frame_began = trio.current_time()

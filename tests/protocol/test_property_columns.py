@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from pocketmq.protocol.properties import decode_properties
+from pocketmq.protocol.property_columns import PropertyColumns
+from pocketmq.protocol.spans import Spans
+
+VECTORS = Path(__file__).parents[1] / "fixtures" / "vectors" / "ids.json.gz"
+CASES: list[dict[str, Any]] = json.loads(gzip.decompress(VECTORS.read_bytes()))["cases"]
+DECODED = [case for case in CASES if case["kind"] == "decprops" and case["text"] is not None]
+
+# "Aa" and "BB" have one Java hash.
+rough_texts = st.lists(st.lists(st.sampled_from(["\x01", "\x02", "a", "Aa", "BB", "中"]), max_size=15).map("".join))
+tidy_texts = st.lists(
+    st.lists(st.tuples(st.text("abc", min_size=1, max_size=3), st.text("xyz中", min_size=1))).map(
+        lambda pairs: "".join(f"{name}\x01{value}\x02" for name, value in pairs)
+    )
+)
+
+
+def parse(texts: list[str]) -> PropertyColumns:
+    return PropertyColumns.parse(Spans.of([text.encode() for text in texts]))
+
+
+def pairs_by_record(columns: PropertyColumns) -> list[list[tuple[str, str]]]:
+    names = [name.decode() for name in columns.names.tolist()]
+    values = [value.decode() for value in columns.values.tolist()]
+    pairs = list(zip(names, values, strict=True))
+    bounds = columns.offsets.tolist()
+    return [pairs[bounds[row] : bounds[row + 1]] for row in range(columns.record_count)]
+
+
+@pytest.mark.parametrize("case", DECODED, ids=lambda case: repr(case["text"]))
+def test_a_text_is_read_as_java_reads_it(case: dict[str, Any]) -> None:
+    assert dict(pairs_by_record(parse([case["text"]]))[0]) == case["expect"]["props"]
+
+
+def test_all_texts_together_are_read_as_java_reads_them() -> None:
+    records = pairs_by_record(parse([case["text"] for case in DECODED]))
+    assert [dict(pairs) for pairs in records] == [case["expect"]["props"] for case in DECODED]
+
+
+@given(rough_texts | tidy_texts)
+@example([])
+@example([""])
+@example(["a\x01x\x02", "", "b\x01y"])
+def test_distinct_pairs_are_those_of_the_plain_reader(texts: list[str]) -> None:
+    records = pairs_by_record(parse(texts).distinct())
+    assert [dict(pairs) for pairs in records] == [decode_properties(text) for text in texts]
+    assert all(len(pairs) == len(dict(pairs)) for pairs in records)
+
+
+@given(rough_texts | tidy_texts, st.sampled_from(["a", "Aa", "BB", "中", "ab", "aa"]))
+def test_a_column_holds_the_value_that_counts_or_nothing(texts: list[str], name: str) -> None:
+    column = parse(texts).column(name.encode())
+    expected = [decode_properties(text).get(name) for text in texts]
+    assert column.tolist() == [(value or "").encode() for value in expected]
+    assert column.present.tolist() == [value is not None for value in expected]
+
+
+def test_bytes_that_are_no_text_are_kept_as_they_are() -> None:
+    columns = PropertyColumns.parse(Spans.of([b"\xff\x01\xe4\x02", b"\x00\x01\x00"]))
+    assert columns.names.tolist() == [b"\xff", b"\x00"]
+    assert columns.values.tolist() == [b"\xe4", b"\x00"]
+    assert columns.distinct().rows.tolist() == [0, 1]
+
+
+def test_names_with_one_hash_are_both_kept() -> None:
+    columns = parse(["Aa\x011\x02BB\x012\x02Aa\x013\x02"]).distinct()
+    assert pairs_by_record(columns) == [[("BB", "2"), ("Aa", "3")]]
