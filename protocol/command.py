@@ -10,8 +10,9 @@ into the text Java would have written before anyone sees them.
 
 from __future__ import annotations
 
+import re
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import orjson
@@ -59,6 +60,10 @@ class Command(NamedTuple):
             (code, ext_fields, body, self.opaque, _RESPONSE, remark, _PYTHON, VERSION, self.encoding),
         )
 
+    def without_body(self) -> Command:
+        """The same command without its body, for those who keep it longer than the bytes it came in."""
+        return _new(Command, (*self[:2], b"", *self[3:])) if self.body else self
+
 
 # Enum members cost a look-up and a slower hash wherever they are touched; the hot paths use plain integers.
 _RESPONSE: Final = int(CommandFlag.RESPONSE)
@@ -66,28 +71,49 @@ _PYTHON: Final = int(Language.PYTHON)
 _OTHER: Final = int(Language.OTHER)
 _JSON, _ROCKETMQ, _MSGPACK = (int(encoding) for encoding in Encoding)
 _new: Final = tuple.__new__
+_join: Final = "".join
 _LANGUAGE_NAMES: Final = {int(language): language.name for language in Language}
 _LANGUAGE_CODES: Final = {language.name: int(language) for language in Language}
 
 _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
-_INT32X4: Final = struct.Struct(">4i")
-_pack_int32x4, _unpack_int32x4 = _INT32X4.pack, _INT32X4.unpack  # one call checks type and range of all four
+_INT32X5: Final = struct.Struct(">5i")
+_unpack_int16, _unpack_int32 = _INT16.unpack_from, _INT32.unpack_from
+_pack_int32x5, _unpack_int32x5 = _INT32X5.pack, _INT32X5.unpack  # one call checks type and range of all five
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------
 
 
-def decode_command(encoding: int, header: Buffer, body: Buffer = b"") -> Command:
+def decode_command(encoding: int, header: bytes, body: Buffer = b"") -> Command:
     """A command from the two parts of its frame."""
     try:
-        decode = _DECODERS[encoding]
+        parse = _PARSERS[encoding]
     except KeyError:
         raise RemoteProtocolError(f"unknown header encoding {encoding}") from None
-    return decode(header, body)
+    code, language, version, opaque, flag, remark, ext_fields = parse(header)
+    try:
+        numbers = _unpack_int32x5(_pack_int32x5(code, language, version, opaque, flag))
+        if ext_fields:
+            _join(ext_fields.values())  # the quickest way to see that all are text
+        else:
+            ext_fields = NO_FIELDS
+    except (struct.error, TypeError, AttributeError):
+        numbers = tuple(map(_integer, (code, language, version, opaque, flag)))
+        ext_fields = _as_text(ext_fields)
+    code, language, version, opaque, flag = numbers
+    if language not in _LANGUAGE_NAMES:
+        language = _OTHER
+    if remark is not None and type(remark) is not str:
+        raise RemoteProtocolError("remark is no text")
+    return _new(Command, (code, ext_fields, body, opaque, flag, remark or None, language, version, encoding))
 
 
-def _decode_json(header: Buffer, body: Buffer) -> Command:
+# A parser gives the seven parts of a header as the peer wrote them, in the order of the array of `_parse_msgpack`.
+_Parts = Sequence[Any]
+
+
+def _parse_json(header: bytes) -> _Parts:
     try:
         fields = orjson.loads(header)
     except orjson.JSONDecodeError as error:
@@ -96,23 +122,21 @@ def _decode_json(header: Buffer, body: Buffer) -> Command:
         raise RemoteProtocolError("header is no JSON object")
     get = fields.get
     language = get("language")
-    return _command(
+    return (
         get("code"),
-        get("extFields"),
-        body,
+        _LANGUAGE_CODES.get(language, _OTHER) if type(language) is str else _OTHER,
+        get("version", 0),
         get("opaque", 0),
         get("flag", 0),
         get("remark"),
-        _LANGUAGE_CODES.get(language, _OTHER) if type(language) is str else language,
-        get("version", 0),
-        _JSON,
+        get("extFields"),
     )
 
 
 _MAX_ELEMENTS: Final = 16  # seven, and room for what a later version adds
 
 
-def _decode_msgpack(header: Buffer, body: Buffer) -> Command:
+def _parse_msgpack(header: bytes) -> _Parts:
     try:
         # A list is allocated on the word of its length, so the length is bounded; msgpack's errors are ValueErrors.
         fields = _unpack(header, max_array_len=_MAX_ELEMENTS, max_bin_len=0)
@@ -120,62 +144,80 @@ def _decode_msgpack(header: Buffer, body: Buffer) -> Command:
         raise RemoteProtocolError(f"header is no msgpack: {error}") from None
     if type(fields) is not list or len(fields) < 7:
         raise RemoteProtocolError("header is no msgpack array of 7")
-    del fields[7:]
-    code, language, version, opaque, flag, remark, ext_fields = fields
-    if ext_fields and b"" in ext_fields:  # no longer binary value gets this far
+    ext_fields = fields[6]
+    if type(ext_fields) is dict and b"" in ext_fields:  # no longer binary key gets this far, nor one of another type
         raise RemoteProtocolError("an ext field's name is no text")
-    return _command(code, ext_fields, body, opaque, flag, remark, language, version, _MSGPACK)
+    return fields if len(fields) == 7 else fields[:7]
 
 
-def _command(
-    code: Any,
-    ext_fields: Any,
-    body: Buffer,
-    opaque: Any,
-    flag: Any,
-    remark: Any,
-    language: Any,
-    version: Any,
-    encoding: int,
-) -> Command:
-    """A command from values that a peer chose."""
+# The binary header: a fixed part up to the remark, then the ext fields back to back.
+_FIXED: Final = struct.Struct(">hBhiii")
+
+
+def _parse_rocketmq(header: bytes) -> _Parts:
     try:
-        code, opaque, flag, version = _unpack_int32x4(_pack_int32x4(code, opaque, flag, version))
-    except struct.error:
-        code, opaque, flag, version = (_integer(value) for value in (code, opaque, flag, version))
-    if remark is not None and type(remark) is not str:
-        raise RemoteProtocolError("remark is no text")
-    if language not in _LANGUAGE_NAMES:
-        language = _OTHER
-    if not ext_fields:
-        ext_fields = NO_FIELDS
-    elif type(ext_fields) is not dict:
-        raise RemoteProtocolError("extFields is no map")
-    else:
-        for value in ext_fields.values():
-            if value.__class__ is not str:
-                ext_fields = _as_text(ext_fields)
-                break
-    return _new(Command, (code, ext_fields, body, opaque, flag, remark or None, language, version, encoding))
+        code, language, version, opaque, flag, remark_length = _FIXED.unpack_from(header)
+        position = _FIXED.size + remark_length
+        remark = str(header[_FIXED.size : position], "utf-8")
+        (ext_length,) = _unpack_int32(header, position)
+        position += 4
+        if remark_length < 0 or ext_length != len(header) - position:
+            raise RemoteProtocolError("binary header: remark and ext fields do not fill the header")
+        ext_fields = _parse_entries(header, position)
+    except (struct.error, UnicodeDecodeError) as error:
+        raise RemoteProtocolError(f"binary header: {error}") from None
+    return code, language, version, opaque, flag, remark, ext_fields
+
+
+def _parse_entries(header: bytes, position: int) -> dict[str, str]:
+    """The ext fields from `position` to the end: key length i16, key, value length i32, value."""
+    ext_fields = {}
+    end = len(header)
+    while position < end:
+        key_start = position + 2
+        key_end = key_start + _unpack_int16(header, position)[0]
+        value_start = key_end + 4
+        position = value_start + _unpack_int32(header, key_end)[0]
+        if not key_start <= key_end < value_start <= position <= end:
+            raise RemoteProtocolError("binary header: a length points outside the header")
+        ext_fields[str(header[key_start:key_end], "utf-8")] = str(header[value_start:position], "utf-8")
+    return ext_fields
+
+
+_PARSERS: Final[dict[int, Callable[[bytes], _Parts]]] = {
+    _JSON: _parse_json,
+    _ROCKETMQ: _parse_rocketmq,
+    _MSGPACK: _parse_msgpack,
+}
+
+
+# What some peers write and others must not choke on: numbers as text, text as numbers.
+
+
+_NUMBER: Final = re.compile("[+-]?[0-9]{1,10}")
 
 
 def _integer(value: Any) -> int:
     """A header number that a peer may have written as text."""
-    if type(value) in (int, str) and len(str(value)) <= 11:
-        try:
-            (number,) = _INT32.unpack(_INT32.pack(int(value)))
-            return int(number)
-        except (ValueError, struct.error):
-            pass
-    raise RemoteProtocolError(f"a 32-bit header number expected, got {str(value)[:40]!r}")
+    number = int(value) if type(value) is str and _NUMBER.fullmatch(value) else value
+    try:
+        return int(_INT32.unpack(_INT32.pack(number))[0])
+    except struct.error:
+        # A list or map is not shown: nested deep enough, it has no text.
+        shown = f"{value!r:.40}" if isinstance(value, str | int | float) else type(value).__name__
+        raise RemoteProtocolError(f"a 32-bit header number expected, got {shown}") from None
 
 
-def _as_text(ext_fields: dict[Any, Any]) -> dict[str, str]:
+def _as_text(ext_fields: Any) -> Mapping[str, str]:
     """Ext fields with every value as the text Java would have sent."""
+    if not ext_fields:
+        return NO_FIELDS
+    if type(ext_fields) is not dict:
+        raise RemoteProtocolError("extFields is no map")
     return {key: _text(key, value) for key, value in ext_fields.items() if value is not None}
 
 
-def _text(key: Any, value: Any) -> str:
+def _text(key: str, value: Any) -> str:
     match value:
         case str():
             return value
@@ -184,46 +226,7 @@ def _text(key: Any, value: Any) -> str:
         case int() | float():
             return str(value)
         case _:
-            raise RemoteProtocolError(f"ext field {str(key)[:40]!r} is no text")
-
-
-# The binary header: a fixed part up to the remark, then the ext fields back to back.
-_FIXED: Final = struct.Struct(">hBhiii")
-
-
-def _decode_rocketmq(header: Buffer, body: Buffer) -> Command:
-    header = bytes(header)
-    try:
-        code, language, version, opaque, flag, remark_length = _FIXED.unpack_from(header)
-        remark, position = _take(header, _FIXED.size, remark_length)
-        (ext_length,) = _INT32.unpack_from(header, position)
-        position += 4
-        if ext_length != len(header) - position:
-            raise RemoteProtocolError("binary header: ext fields do not fill the header")
-        ext_fields = {}
-        while position < len(header):
-            (length,) = _INT16.unpack_from(header, position)
-            key, position = _take(header, position + 2, length)
-            (length,) = _INT32.unpack_from(header, position)
-            ext_fields[key], position = _take(header, position + 4, length)
-    except (struct.error, UnicodeDecodeError) as error:
-        raise RemoteProtocolError(f"binary header: {error}") from None
-    return _command(code, ext_fields, body, opaque, flag, remark, language, version, _ROCKETMQ)
-
-
-def _take(header: bytes, start: int, length: int) -> tuple[str, int]:
-    """The text of `length` bytes at `start`, and where it ends."""
-    end = start + length
-    if length < 0 or end > len(header):
-        raise RemoteProtocolError("binary header: a length points outside the header")
-    return str(header[start:end], "utf-8"), end
-
-
-_DECODERS: Final[dict[int, Callable[[Buffer, Buffer], Command]]] = {
-    _JSON: _decode_json,
-    _ROCKETMQ: _decode_rocketmq,
-    _MSGPACK: _decode_msgpack,
-}
+            raise RemoteProtocolError(f"ext field {key[:40]!r} is no text")
 
 
 # --- writing ----------------------------------------------------------------------------------------------------------
@@ -233,9 +236,9 @@ def header_bytes(command: Command) -> bytes:
     """The header of a command in the command's own encoding."""
     try:
         return _ENCODERS[command.encoding](command)
-    except (struct.error, TypeError, ValueError, OverflowError) as error:
+    except (struct.error, TypeError, ValueError, OverflowError, AttributeError, LookupError) as error:
         # Includes text with lone surrogates, which no encoding carries.
-        raise LocalProtocolError(f"cannot encode {command!r:.200}: {error}") from error
+        raise LocalProtocolError(f"cannot encode the header of {command._replace(body=b'')!r:.200}: {error}") from error
 
 
 def _encode_json(command: Command) -> bytes:

@@ -1,7 +1,7 @@
 """Ext fields <-> typed headers.
 
-A header is a `NamedTuple` whose annotations say everything: `Int32`, `Int64`, `bool` or `str`; `| None` or a default
-makes a field optional; the wire name is the camelCase of the attribute unless `Annotated[..., Wire("name")]` says
+A header is a `NamedTuple` whose annotations say everything: `Int32`, `Int64`, `bool` or `str`; a default makes a
+field optional; the wire name is the camelCase of the attribute unless `Annotated[..., Wire("name")]` says
 otherwise. On the wire every value is text; the rules of that text are Java's:
 
 - an integer is an optional sign and decimal digits, in range, nothing else (`1.0` and ` 0` are refused, `+1` is not);
@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import cache
 from types import UnionType
-from typing import Annotated, Any, Final, Generic, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Final, Generic, NoReturn, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from pocketmq.protocol.errors import HeaderFieldError, LocalProtocolError
 
@@ -90,11 +90,19 @@ PARSE: Final[dict[str, Any]] = {
     "int64": _Parse(64),
     "boolean": _ParseBoolean(true=True, false=False),
 }
-_PRINT: Final = {
+# Expressions of the functions that are made. Most int64 are times and offsets: too large to be looked up.
+_READ: Final = {
     Kind.TEXT: "{0}",
-    Kind.INT32: f"f'{{{{{{0}}:d}}}}' if {-(1 << 31)} <= {{0}} < {1 << 31} else refuse('{{0}}', {{0}})",
-    Kind.INT64: f"f'{{{{{{0}}:d}}}}' if {-(1 << 63)} <= {{0}} < {1 << 63} else refuse('{{0}}', {{0}})",
-    Kind.BOOLEAN: "'true' if {0} else 'false'",
+    Kind.INT32: "int32[{0}]",
+    Kind.INT64: "(int(digits) if (digits := {0}).isdecimal() and len(digits) < 19 else int64[digits])",
+    Kind.BOOLEAN: "boolean[{0}]",
+}
+_INT32, _INT64 = range(-(1 << 31), 1 << 31), range(-(1 << 63), 1 << 63)
+_PRINT: Final = {
+    Kind.TEXT: "{0} if {0}.__class__ is str or isinstance({0}, str) else refuse()",
+    Kind.INT32: f"digits({{0}}) if {_INT32.start} <= {{0}} < {_INT32.stop} else refuse()",
+    Kind.INT64: f"digits({{0}}) if {_INT64.start} <= {{0}} < {_INT64.stop} else refuse()",
+    Kind.BOOLEAN: "'true' if {0} is True else 'false' if {0} is False else refuse()",
 }
 
 
@@ -121,7 +129,7 @@ def decode_header(header: type[Header], ext_fields: Mapping[str, str]) -> Header
 
 
 def encode_header(header: tuple[Any, ...]) -> dict[str, str]:
-    """A typed header as ext fields; fields that are None are left out."""
+    """A typed header as ext fields, None left out; `LocalProtocolError` names the field that cannot be sent."""
     return codec(type(header)).encode(header)
 
 
@@ -155,10 +163,9 @@ def _wire_and_kind(attribute: str, hint: Any) -> tuple[str, Kind]:
 
 def _make_decode(header: type[Header], fields: tuple[Field, ...]) -> Callable[[Mapping[str, str]], Header]:
     def value(field: Field) -> str:
-        source = f"ext[{field.wire!r}]" if field.required else "text"
-        read = source if field.kind is Kind.TEXT else f"{field.kind.value}[{source}]"
         if field.required:
-            return read
+            return _READ[field.kind].format(f"ext[{field.wire!r}]")
+        read = _READ[field.kind].format("text")
         return f"({field.default!r} if (text := get({field.wire!r})) is None else {read})"
 
     source = f"""
@@ -183,7 +190,7 @@ def _make_encode(header: type[Header], fields: tuple[Field, ...]) -> Callable[[H
         return _PRINT[field.kind].format(field.attribute)
 
     required = ", ".join(f"{field.wire!r}: {text(field)}" for field in fields if field.required)
-    optional = "\n    ".join(
+    optional = "\n        ".join(
         f"if {field.attribute} is not None: ext[{field.wire!r}] = {text(field)}"
         for field in fields
         if not field.required
@@ -191,16 +198,39 @@ def _make_encode(header: type[Header], fields: tuple[Field, ...]) -> Callable[[H
     source = f"""
 def encode(header):
     {"".join(field.attribute + ", " for field in fields)} = header
-    ext = {{{required}}}
-    {optional}
+    try:
+        ext = {{{required}}}
+        {optional}
+    except (TypeError, ValueError):
+        raise misfit(fields, header) from None
     return ext
 """
-    encode: Callable[[Header], dict[str, str]] = _compile(source, "encode", refuse=_refuse)
+    encode: Callable[[Header], dict[str, str]] = _compile(
+        source, "encode", fields=fields, digits=int.__repr__, refuse=_refuse, misfit=_misfit
+    )
     return encode
 
 
-def _refuse(attribute: str, number: int) -> None:
-    raise LocalProtocolError(f"{attribute} = {number} is out of range")
+def _refuse() -> NoReturn:
+    raise ValueError
+
+
+def _misfit(fields: tuple[Field, ...], header: tuple[Any, ...]) -> LocalProtocolError:
+    """The error for the first field that cannot be sent."""
+    for field, value in zip(fields, header, strict=True):
+        if not (_fits(field.kind, value) or (value is None and not field.required)):
+            return LocalProtocolError(f"{field.attribute} = {value!r:.40} is no {field.kind.value}")
+    raise AssertionError("every field can be sent")
+
+
+def _fits(kind: Kind, value: object) -> bool:
+    match kind:
+        case Kind.TEXT:
+            return isinstance(value, str)
+        case Kind.BOOLEAN:
+            return isinstance(value, bool)
+        case _:
+            return isinstance(value, int) and int(value) in (_INT32 if kind is Kind.INT32 else _INT64)
 
 
 def _compile(source: str, name: str, **namespace: Any) -> Any:

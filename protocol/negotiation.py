@@ -34,9 +34,10 @@ class Negotiation:
     def __init__(self, *, offer: bool = True) -> None:
         self.encoding = int(Encoding.JSON)
         self.capabilities: frozenset[str] = frozenset()
+        self.is_accepted = False
+        self.is_settled = not offer
         self._offer = offer
         self._awaiting: int | None = None
-        self._proven = False
 
     def request_fields(self, ext_fields: Mapping[str, str], opaque: int) -> Mapping[str, str]:
         """The ext fields to send: the first request of the connection also carries the offer."""
@@ -47,19 +48,25 @@ class Negotiation:
         return {**ext_fields, OFFER: _MSGPACK_TEXT}
 
     def response(self, opaque: int, ext_fields: Mapping[str, str], encoding: int) -> None:
-        """Learn from a response: the one to the offer, and the first one in msgpack."""
+        """Learn from a response until there is nothing more to learn (`is_settled`).
+
+        There is, until the offer was answered and, if it was accepted, a response in msgpack has come.
+        """
         if opaque == self._awaiting:
             self._awaiting = None
+            self.is_accepted = OFFER in ext_fields
             self.capabilities = frozenset(_items(ext_fields.get(CAPABILITIES, "")))
             if _MSGPACK_TEXT in _items(ext_fields.get(OFFER, "")):
                 self.encoding = int(Encoding.MSGPACK)
+            else:
+                self.is_settled = True
         elif encoding == Encoding.MSGPACK:
-            self._proven = True
+            self.is_settled = True
 
     @property
     def broke_on_msgpack(self) -> bool:
         """Asked once the connection is lost: was msgpack in use and never answered? Then offer JSON only."""
-        return self.encoding == Encoding.MSGPACK and not self._proven
+        return self.encoding == Encoding.MSGPACK and not self.is_settled
 
 
 class Refusals:

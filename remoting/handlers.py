@@ -9,17 +9,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from pocketmq.protocol.codes import ResponseCode
 from pocketmq.protocol.command import NO_FIELDS, Buffer, Command
 from pocketmq.protocol.errors import RemoteProtocolError
 from pocketmq.protocol.fields import codec, encode_header
 from pocketmq.protocol.requests import REQUESTS
+from pocketmq.remoting.channel import Channel
 from pocketmq.remoting.errors import Refusal
-
-if TYPE_CHECKING:
-    from pocketmq.remoting.peer import Peer
 
 logger = logging.getLogger("pocketmq.remoting")
 
@@ -28,15 +26,12 @@ Header = TypeVar("Header")
 _SUCCESS: Final = int(ResponseCode.SUCCESS)
 
 
-class Request(Generic[Header]):
-    """One request: its command, its typed header, and the peer that sent it."""
+class Request(NamedTuple, Generic[Header]):
+    """One request: its command, its typed header, and the channel on which it came."""
 
-    __slots__ = ("command", "header", "peer")
-
-    def __init__(self, command: Command, header: Header, peer: Peer) -> None:
-        self.command = command
-        self.header = header
-        self.peer = peer
+    command: Command
+    header: Header
+    channel: Channel
 
     def reply(
         self,
@@ -55,24 +50,28 @@ class Request(Generic[Header]):
 
 
 class Later:
-    """An answer that is still to come."""
+    """An answer that is still to come.
+
+    Its request has no body any more: a view would keep alive all that was read together with it.
+    """
 
     __slots__ = ("_cost", "request")
 
-    # What a waiting request takes beside its body: the objects that make it up. It also bounds how many may wait.
+    # What a waiting request takes beside its bytes: the objects that make it up. It also bounds how many may wait.
     _OVERHEAD: Final = 1024
 
     def __init__(self, request: Request[Any]) -> None:
-        self.request = request
-        self._cost = self._OVERHEAD + len(request.command.body)
-        request.peer.promised(self._cost)
+        command, header, channel = request
+        self.request = Request(command.without_body(), header, channel)
+        self._cost = self._OVERHEAD + len(command.body) + sum(map(len, command.ext_fields.values()))
+        channel.promised(self._cost)
 
     def answer(self, response: Command) -> None:
-        """Send the answer, in the trio thread. The first one counts; one for a peer that has gone is dropped."""
+        """Send the answer, in the channel's own thread. The first one counts; nobody there to read it drops it."""
         cost, self._cost = self._cost, 0
         if cost:
-            self.request.peer.settled(cost)
-            self.request.peer.send_answer(self.request.command, response)
+            self.request.channel.settled(cost)
+            self.request.channel.send_answer(self.request.command, response)
 
 
 Answer = Command | Later | None
@@ -90,10 +89,10 @@ class Service(Protocol):
     def capabilities(self) -> str:
         """The PocketMQ extensions on offer, as `PMQ_CAP` lists them."""
 
-    def opened(self, peer: Peer) -> None:
+    def opened(self, channel: Channel) -> None:
         """A peer has connected."""
 
-    def closed(self, peer: Peer) -> None:
+    def closed(self, channel: Channel) -> None:
         """A peer has gone."""
 
     def burst_ended(self) -> None:
@@ -103,30 +102,38 @@ class Service(Protocol):
 class Dispatcher:
     """Calls the handler of a request and turns whatever comes of it into an answer."""
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, handlers: Mapping[int, Handler]) -> None:
         self._routes = {
-            int(code): (codec(REQUESTS[code].request).decode, handler) for code, handler in service.handlers.items()
+            int(code): (codec(REQUESTS[code].request).decode, handler) for code, handler in handlers.items()
         }
 
-    def __call__(self, command: Command, peer: Peer) -> None:
-        """Handle one request; its answer, if there is one already, is put into the peer's outbox."""
-        answer = self._answer(command, peer)
-        if isinstance(answer, Command):
-            peer.send_answer(command, answer)
-
-    def _answer(self, command: Command, peer: Peer) -> Answer:
+    def __call__(self, command: Command, channel: Channel) -> None:
+        """Handle one request; its answer, if there is one already, is put into the channel's outbox."""
         route = self._routes.get(command.code)
         if route is None:
-            remark = f" request type {command.code} not supported"
-            return command.reply(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=remark)
-        decode, handler = route
-        try:
-            return handler(Request(command, decode(command.ext_fields), peer))
-        except Refusal as refusal:
-            return command.reply(refusal.code, remark=refusal.remark)
-        except RemoteProtocolError as error:  # a header field or a body that cannot be read
+            answer: Answer = _unsupported(command)
+        else:
+            decode, handler = route
+            try:
+                answer = handler(Request(command, decode(command.ext_fields), channel))
+            except Exception as error:
+                answer = _failed(command, error, channel)
+        if type(answer) is Command:
+            channel.send_answer(command, answer)
+
+
+def _unsupported(command: Command) -> Command:
+    remark = f" request type {command.code} not supported"  # with RocketMQ's blank in front
+    return command.reply(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=remark)
+
+
+def _failed(command: Command, error: Exception, channel: Channel) -> Command:
+    """The answer to a request that its handler, or the reading of its header, ended with an exception."""
+    match error:
+        case Refusal():
+            return command.reply(error.code, remark=error.remark)
+        case RemoteProtocolError():  # a header field or a body that cannot be read
             return command.reply(ResponseCode.SYSTEM_ERROR, remark=str(error))
-        except Exception as error:
-            logger.exception("request %s from %s failed", command.code, peer)
-            remark = f"internal error ({type(error).__name__}); the server's log has the details"
-            return command.reply(ResponseCode.SYSTEM_ERROR, remark=remark)
+    logger.error("request %s from %s failed", command.code, channel, exc_info=error)
+    remark = f"internal error ({type(error).__name__}); the server's log has the details"
+    return command.reply(ResponseCode.SYSTEM_ERROR, remark=remark)

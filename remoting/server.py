@@ -70,7 +70,7 @@ class Server:
     def __init__(self, service: Service, options: ServerOptions | None = None) -> None:
         self._service = service
         self._options = options or ServerOptions()
-        self._dispatch = Dispatcher(service)
+        self._dispatch = Dispatcher(service.handlers)
         self._sessions: set[Session] = set()
         self._places: Counter[str] = Counter()
         self._total = 0
@@ -183,6 +183,7 @@ class Server:
             await trio.sleep(_SWEEP_INTERVAL)
             now = trio.current_time()
             for session in list(self._sessions):
+                session.peer.expire(now)
                 reason = session.overdue(now, options.idle_timeout, options.half_frame_timeout)
                 if now >= self._deadline:
                     reason = "the server stops, and its answers were not taken in time"

@@ -7,6 +7,7 @@ from typing import Final
 
 import trio
 
+from pocketmq.protocol.codes import CommandFlag
 from pocketmq.protocol.errors import RemoteProtocolError
 from pocketmq.protocol.framing import FrameDecoder
 from pocketmq.remoting.handlers import Dispatcher, Service
@@ -16,6 +17,7 @@ logger = logging.getLogger("pocketmq.remoting")
 
 RECEIVE_SIZE: Final = 256 * 1024
 _FLUSH_SIZE: Final = 1024 * 1024  # a burst of small requests may ask for much: no more than this piles up
+_RESPONSE: Final = int(CommandFlag.RESPONSE)
 _SLOWEST: Final = 16 * 1024  # bytes a second: a large frame gets the time that it takes at this rate
 
 
@@ -48,7 +50,7 @@ class Session:
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             logger.debug("the connection from %s broke", self.peer.name)
         finally:
-            self.peer.close()
+            self.peer.end("the connection ended")
             self._service.closed(self.peer)
 
     def finish(self) -> None:
@@ -88,7 +90,7 @@ class Session:
         try:
             for command in self._decoder.feed(data):
                 self._frame_began = None
-                if command.is_response:
+                if command.flag & _RESPONSE:
                     peer.answered(command)
                     continue
                 peer.encoding = command.encoding

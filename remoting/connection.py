@@ -1,0 +1,230 @@
+"""A client's connection on AnyIO, so for asyncio and trio alike.
+
+Any number of requests may be under way at once. One task reads and wakes whoever waits for what has arrived; one task
+writes, and takes along whatever has gathered meanwhile; one task sleeps until the next request is overdue. There is no
+task, channel or cancel scope for a single request.
+
+A connection that breaks tells everyone who waits at once, with the reason, and stays broken: whether and when to make
+a new one is for its owner to decide.
+"""
+
+from __future__ import annotations
+
+import math
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+import anyio
+from anyio.abc import ByteStream
+
+from pocketmq.protocol.codes import CommandFlag
+from pocketmq.protocol.command import Buffer, Command
+from pocketmq.protocol.errors import RemoteProtocolError
+from pocketmq.protocol.framing import FrameDecoder
+from pocketmq.remoting.channel import ClientChannel, Done
+from pocketmq.remoting.errors import ConnectError, RemotingError, RequestTimeoutError
+from pocketmq.remoting.handlers import Dispatcher, Handler
+
+_RECEIVE_SIZE: Final = 256 * 1024
+_RESPONSE: Final = int(CommandFlag.RESPONSE)
+_NO_HANDLERS: Final[Mapping[int, Handler]] = {}
+
+
+class _Outcome:
+    """Someone who waits for the answer to a request."""
+
+    __slots__ = ("known", "value")
+
+    def __init__(self, known: anyio.Event) -> None:
+        self.known = known
+        self.value: Command | RemotingError | None = None
+
+    def set(self, value: Command | RemotingError) -> None:
+        self.value = value
+        self.known.set()
+
+
+class Connection(ClientChannel):
+    """One connection to a server. `run` is its life; everything else may be called while that goes on.
+
+    `handlers` serve what the server asks of its client. Without `offer` the connection keeps to what every RocketMQ
+    server understands.
+    """
+
+    def __init__(
+        self,
+        stream: ByteStream,
+        address: tuple[str, int],
+        *,
+        handlers: Mapping[int, Handler] = _NO_HANDLERS,
+        offer: bool = True,
+    ) -> None:
+        super().__init__(address, offer=offer)
+        self._stream = stream
+        self._dispatch = Dispatcher(handlers)
+        self._decoder = FrameDecoder()
+        # Asking AnyIO for an event each time means asking it each time which event loop this is.
+        self._new_event: type[anyio.Event] = type(anyio.Event())
+        self._writer_wakes: anyio.Event | None = None
+        self._relief: anyio.Event | None = None
+        self._until_overdue = anyio.CancelScope()
+        self._life = anyio.CancelScope()
+
+    async def request(
+        self, code: int, header: tuple[Any, ...] | None = None, body: Buffer = b"", *, timeout: float
+    ) -> Command:
+        """Send a request and wait for its answer, whatever its code; raises a `RemotingError` if there is none."""
+        deadline = anyio.current_time() + timeout
+        if self.is_congested:
+            await self._uncongested(code, timeout)
+        outcome = _Outcome(self._new_event())
+        opaque = self.begin(code, header, body, done=outcome.set, deadline=deadline)
+        try:
+            await outcome.known.wait()
+        finally:
+            self.withdraw(opaque)
+        if isinstance(outcome.value, Command):
+            return outcome.value
+        assert outcome.value is not None
+        raise outcome.value
+
+    def begin(
+        self,
+        code: int,
+        header: tuple[Any, ...] | None = None,
+        body: Buffer = b"",
+        *,
+        done: Done,
+        deadline: float = math.inf,
+    ) -> int:
+        opaque = super().begin(code, header, body, done=done, deadline=deadline)
+        if deadline < self._until_overdue.deadline:
+            self._until_overdue.deadline = deadline
+        return opaque
+
+    async def run(self) -> None:
+        """Read and write until the server goes, breaks the protocol, or `close` is called; then close the stream."""
+        try:
+            async with self._stream:
+                with self._life:
+                    async with anyio.create_task_group() as tasks:
+                        for loop in (self._read, self._write, self._watch_deadlines):
+                            tasks.start_soon(self._guard, loop)
+        finally:
+            self.end("the connection was closed")
+
+    async def flush(self) -> None:
+        """Return when all that was sent has been taken over by the system, or the connection has ended."""
+        while self.outgoing and not self.closed:
+            await self._relieved()
+
+    def close(self) -> None:
+        """End the connection now; what has not left yet is dropped (see `flush`)."""
+        self._life.cancel()
+
+    # --- inside ---
+
+    async def _guard(self, loop: Callable[[], Awaitable[None]]) -> None:
+        """One of the tasks; whatever ends it ends the connection."""
+        try:
+            await loop()
+        except anyio.EndOfStream as error:
+            self.end("the server closed the connection", error)
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError) as error:
+            self.end("the connection broke", error)
+        except RemoteProtocolError as error:
+            self.end(f"the server's bytes make no sense ({error})", error)
+        finally:
+            self._life.cancel()
+
+    async def _read(self) -> None:
+        while True:
+            data = await self._stream.receive(_RECEIVE_SIZE)
+            for command in self._decoder.feed(data):
+                if command.flag & _RESPONSE:
+                    self.answered(command)
+                else:
+                    self._dispatch(command, self)
+            while self.owes_too_much:
+                await self._relieved()
+
+    async def _write(self) -> None:
+        while True:
+            if not self._outbox:
+                self._writer_wakes = self._new_event()
+                await self._writer_wakes.wait()
+            data = self.take_outbox()
+            await self._stream.send(data)
+            self.sent(len(data))
+
+    async def _watch_deadlines(self) -> None:
+        while True:
+            with anyio.CancelScope(deadline=self.earliest_deadline()) as self._until_overdue:
+                await anyio.sleep_forever()
+            self.expire(anyio.current_time())
+
+    async def _uncongested(self, code: int, timeout: float) -> None:
+        with anyio.move_on_after(timeout):
+            while self.is_congested and not self.closed:
+                await self._relieved()
+            return
+        raise RequestTimeoutError(f"{self.name} did not take request {code} within {timeout:g} s")
+
+    def _filled(self) -> None:
+        if self._writer_wakes is not None:
+            self._writer_wakes.set()
+            self._writer_wakes = None
+
+    async def _relieved(self) -> None:
+        if self._relief is None:
+            self._relief = self._new_event()
+        await self._relief.wait()
+
+    def _eased(self) -> None:
+        if self._relief is not None:
+            self._relief.set()
+            self._relief = None
+
+
+async def connect(host: str, port: int, *, timeout: float, tls: ssl.SSLContext | None = None) -> ByteStream:
+    """A stream to a server, with TLS if there is a context for it; raises `ConnectError`."""
+    try:
+        with anyio.fail_after(timeout):
+            if tls is None:
+                return await anyio.connect_tcp(host, port)
+            return await anyio.connect_tcp(host, port, ssl_context=tls, tls_standard_compatible=False)
+    except TimeoutError as error:
+        raise ConnectError(f"no connection to {host}:{port} within {timeout:g} s; is the address right?") from error
+    except (OSError, anyio.BrokenResourceError, anyio.EndOfStream) as error:
+        raise ConnectError(
+            f"no connection to {host}:{port}: {error or type(error).__name__}; is it running?"
+        ) from error
+
+
+@asynccontextmanager
+async def open_connection(
+    host: str,
+    port: int,
+    *,
+    timeout: float = 3.0,
+    tls: ssl.SSLContext | None = None,
+    handlers: Mapping[int, Handler] = _NO_HANDLERS,
+    offer: bool = True,
+) -> AsyncIterator[Connection]:
+    """A connection for the length of a block; what was sent in the block has left when it ends."""
+    stream = await connect(host, port, timeout=timeout, tls=tls)
+    connection = Connection(stream, (host, port), handlers=handlers, offer=offer)
+    failure: Exception | None = None
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(connection.run)
+        try:
+            yield connection
+            with anyio.move_on_after(timeout):
+                await connection.flush()
+        except Exception as error:  # kept from the task group, which would wrap it in a group
+            failure = error
+        connection.close()
+    if failure is not None:
+        raise failure
