@@ -78,7 +78,7 @@ _LANGUAGE_CODES: Final = {language.name: int(language) for language in Language}
 _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
 _INT32X5: Final = struct.Struct(">5i")
-_unpack_int16, _unpack_int32 = _INT16.unpack_from, _INT32.unpack_from
+_unpack_uint16, _unpack_uint32 = struct.Struct(">H").unpack_from, struct.Struct(">I").unpack_from
 _pack_int32x5, _unpack_int32x5 = _INT32X5.pack, _INT32X5.unpack  # one call checks type and range of all five
 
 
@@ -95,7 +95,7 @@ def decode_command(encoding: int, header: bytes, body: Buffer = b"") -> Command:
     try:
         numbers = _unpack_int32x5(_pack_int32x5(code, language, version, opaque, flag))
         if ext_fields:
-            _join(ext_fields.values())  # the quickest way to see that all are text
+            _join([*ext_fields.values()])  # the quickest way to see that all are text
         else:
             ext_fields = NO_FIELDS
     except (struct.error, TypeError, AttributeError):
@@ -150,23 +150,26 @@ def _parse_msgpack(header: bytes) -> _Parts:
     return fields if len(fields) == 7 else fields[:7]
 
 
-# The binary header: a fixed part up to the remark, then the ext fields back to back.
-_FIXED: Final = struct.Struct(">hBhiii")
+# The binary header: a fixed part up to the remark, then the ext fields back to back. Lengths are read as unsigned: a
+# negative one points far behind the end, and is found out there.
+_FIXED: Final = struct.Struct(">hBhiiI")
 
 
 def _parse_rocketmq(header: bytes) -> _Parts:
     try:
         code, language, version, opaque, flag, remark_length = _FIXED.unpack_from(header)
-        position = _FIXED.size + remark_length
-        remark = str(header[_FIXED.size : position], "utf-8")
-        (ext_length,) = _unpack_int32(header, position)
-        position += 4
-        if remark_length < 0 or ext_length != len(header) - position:
-            raise RemoteProtocolError("binary header: remark and ext fields do not fill the header")
-        ext_fields = _parse_entries(header, position)
+        remark_end = _FIXED.size + remark_length
+        remark = header[_FIXED.size : remark_end].decode()
+        (ext_length,) = _unpack_uint32(header, remark_end)
+        if remark_end + 4 + ext_length != len(header):
+            raise RemoteProtocolError("binary header: the ext fields do not fill it")
+        ext_fields = _parse_entries(header, remark_end + 4)
     except (struct.error, UnicodeDecodeError) as error:
         raise RemoteProtocolError(f"binary header: {error}") from None
     return code, language, version, opaque, flag, remark, ext_fields
+
+
+_LONGEST_KEY: Final = 0x7FFF
 
 
 def _parse_entries(header: bytes, position: int) -> dict[str, str]:
@@ -174,13 +177,17 @@ def _parse_entries(header: bytes, position: int) -> dict[str, str]:
     ext_fields = {}
     end = len(header)
     while position < end:
-        key_start = position + 2
-        key_end = key_start + _unpack_int16(header, position)[0]
-        value_start = key_end + 4
-        position = value_start + _unpack_int32(header, key_end)[0]
-        if not key_start <= key_end < value_start <= position <= end:
-            raise RemoteProtocolError("binary header: a length points outside the header")
-        ext_fields[str(header[key_start:key_end], "utf-8")] = str(header[value_start:position], "utf-8")
+        (key_length,) = _unpack_uint16(header, position)
+        key_end = position + 2 + key_length
+        (value_length,) = _unpack_uint32(header, key_end)
+        value_end = key_end + 4 + value_length
+        ext_fields[header[position + 2 : key_end].decode()] = header[key_end + 4 : value_end].decode()
+        position = value_end
+    if position != end:
+        raise RemoteProtocolError("binary header: a length points outside of it")
+    # Only in a header as long as this is there room for what a negative key length promises when read as unsigned.
+    if end > _LONGEST_KEY and any(len(key.encode()) > _LONGEST_KEY for key in ext_fields):
+        raise RemoteProtocolError("binary header: a key is too long")
     return ext_fields
 
 
@@ -234,16 +241,18 @@ def _text(key: str, value: Any) -> str:
 
 def header_bytes(command: Command) -> bytes:
     """The header of a command in the command's own encoding."""
+    code, ext_fields, _, opaque, flag, remark, language, version, encoding = command
     try:
-        return _ENCODERS[command.encoding](command)
+        return _WRITERS[encoding](code, language, version, opaque, flag, remark, ext_fields)
     except (struct.error, TypeError, ValueError, OverflowError, AttributeError, LookupError) as error:
         # Includes text with lone surrogates, which no encoding carries.
         raise LocalProtocolError(f"cannot encode the header of {command._replace(body=b'')!r:.200}: {error}") from error
 
 
-def _encode_json(command: Command) -> bytes:
+def _write_json(
+    code: int, language: int, version: int, opaque: int, flag: int, remark: str | None, ext_fields: Mapping[str, str]
+) -> bytes:
     # Key order and the omission of nulls are Java's.
-    code, ext_fields, _, opaque, flag, remark, language, version, _ = command
     header: dict[str, Any] = {"code": code}
     if ext_fields:
         header["extFields"] = ext_fields if type(ext_fields) is dict else dict(ext_fields)
@@ -257,15 +266,17 @@ def _encode_json(command: Command) -> bytes:
     return orjson.dumps(header)
 
 
-def _encode_msgpack(command: Command) -> bytes:
-    code, ext_fields, _, opaque, flag, remark, language, version, _ = command
+def _write_msgpack(
+    code: int, language: int, version: int, opaque: int, flag: int, remark: str | None, ext_fields: Mapping[str, str]
+) -> bytes:
     fields = ext_fields if type(ext_fields) is dict else dict(ext_fields)
     packed: bytes = _Packer().pack((code, language, version, opaque, flag, remark, fields or None))
     return packed
 
 
-def _encode_rocketmq(command: Command) -> bytes:
-    code, ext_fields, _, opaque, flag, remark, language, version, _ = command
+def _write_rocketmq(
+    code: int, language: int, version: int, opaque: int, flag: int, remark: str | None, ext_fields: Mapping[str, str]
+) -> bytes:
     remark_bytes = remark.encode() if remark else b""
     parts: list[bytes] = []
     for key, value in ext_fields.items():
@@ -276,8 +287,8 @@ def _encode_rocketmq(command: Command) -> bytes:
     return b"".join((fixed, remark_bytes, _INT32.pack(len(ext_bytes)), ext_bytes))
 
 
-_ENCODERS: Final[dict[int, Callable[[Command], bytes]]] = {
-    _JSON: _encode_json,
-    _ROCKETMQ: _encode_rocketmq,
-    _MSGPACK: _encode_msgpack,
+_WRITERS: Final[dict[int, Callable[..., bytes]]] = {
+    _JSON: _write_json,
+    _ROCKETMQ: _write_rocketmq,
+    _MSGPACK: _write_msgpack,
 }

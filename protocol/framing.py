@@ -27,7 +27,8 @@ MAX_FRAME: Final = 16 * 1024 * 1024
 MAX_HEADER: Final = 1024 * 1024
 """The largest header. Nothing real comes near (properties end at 32 KiB), and a header is parsed in one go."""
 
-PREFIX: Final = struct.Struct(">II")
+_PREFIX: Final = struct.Struct(">II")
+_pack_prefix, _unpack_prefix = _PREFIX.pack, _PREFIX.unpack_from
 _LENGTH_FIELD: Final = 4
 _MAX_LENGTH: Final = MAX_FRAME - _LENGTH_FIELD
 
@@ -71,7 +72,7 @@ class FrameDecoder:
 
     def _bounds(self, data: bytes | bytearray, position: int) -> tuple[int, int, int]:
         """Encoding, end of the header and end of the frame that begins at `position`."""
-        length, word = PREFIX.unpack_from(data, position)
+        length, word = _unpack_prefix(data, position)
         header_length = word & 0xFFFFFF
         if length > self._max_length or header_length + 4 > length or header_length > MAX_HEADER:
             raise self._refusal(bytes(data[position : position + 8]))
@@ -115,7 +116,7 @@ def encode_head(command: Command) -> bytes:
             f"a frame holds {MAX_FRAME} bytes, {MAX_HEADER} of them header: "
             f"{header_length} of header and {len(command.body)} of body do not fit"
         )
-    return PREFIX.pack(length, command.encoding << 24 | header_length) + header
+    return _pack_prefix(length, command.encoding << 24 | header_length) + header
 
 
 def encode_frame(command: Command) -> bytes:

@@ -16,7 +16,8 @@ from pocketmq.protocol.codes import Encoding
 OFFER: Final = "PMQ_SER"
 CAPABILITIES: Final = "PMQ_CAP"
 
-_MSGPACK_TEXT: Final = str(int(Encoding.MSGPACK))
+_MSGPACK: Final = int(Encoding.MSGPACK)
+_MSGPACK_TEXT: Final = str(_MSGPACK)
 
 REFUSAL_REMEMBERED: Final = 600.0
 """Seconds for which an address that refused msgpack, or broke on it, is not offered it again."""
@@ -38,10 +39,12 @@ class Negotiation:
         self.is_settled = not offer
         self._offer = offer
         self._awaiting: int | None = None
+        self._msgpack_sent = False
 
     def request_fields(self, ext_fields: Mapping[str, str], opaque: int) -> Mapping[str, str]:
-        """The ext fields to send: the first request of the connection also carries the offer."""
+        """The ext fields to send, asked for every request: the first one also carries the offer."""
         if not self._offer:
+            self._msgpack_sent = self.encoding == _MSGPACK
             return ext_fields
         self._offer = False
         self._awaiting = opaque
@@ -57,16 +60,16 @@ class Negotiation:
             self.is_accepted = OFFER in ext_fields
             self.capabilities = frozenset(_items(ext_fields.get(CAPABILITIES, "")))
             if _MSGPACK_TEXT in _items(ext_fields.get(OFFER, "")):
-                self.encoding = int(Encoding.MSGPACK)
+                self.encoding = _MSGPACK
             else:
                 self.is_settled = True
-        elif encoding == Encoding.MSGPACK:
+        elif encoding == _MSGPACK:
             self.is_settled = True
 
     @property
     def broke_on_msgpack(self) -> bool:
         """Asked once the connection is lost: was msgpack in use and never answered? Then offer JSON only."""
-        return self.encoding == Encoding.MSGPACK and not self.is_settled
+        return self._msgpack_sent and not self.is_settled
 
 
 class Refusals:

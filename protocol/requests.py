@@ -1,16 +1,18 @@
 """The table of request codes: who serves each, who sends it, what its header and body are.
 
-It is data. The servers find the header class of a request here, the client the class of its answer; the
-documentation and the tests read the same rows.
+It is data. The servers find the classes of a request here, the client those of its answer; the documentation and
+the tests read the same rows. Headers are written row by row, bodies in a table below: most requests have none.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
+from pocketmq.protocol import bodies
+from pocketmq.protocol.bodies import Body
 from pocketmq.protocol.codes import RequestCode, ResponseCode
 from pocketmq.protocol.headers import NoFields, admin, clients, consume, namesrv, pop, produce
 
@@ -39,6 +41,20 @@ class Users(Enum):
     P = "PocketMQ"
 
 
+class Content(Enum):
+    """The bodies that are not JSON."""
+
+    MESSAGE = "body of a message"  # or a batch, if the header says so
+    BATCH = "batch of messages"
+    STORED = "stored messages"
+    RECORDS = "sizes and records"
+    CONFIG = "lines of name=value"
+
+
+BodyType: TypeAlias = type[Body] | Content | None
+"""What a body is; None where there is none."""
+
+
 _FOUND: Final = (ResponseCode.SUCCESS,)
 _STORED: Final = (
     ResponseCode.SUCCESS,
@@ -64,6 +80,8 @@ class RequestSpec:
     request: HeaderType = NoFields
     response: HeaderType = NoFields
     answers_with_header: tuple[ResponseCode, ...] = _FOUND
+    request_body: BodyType = None
+    response_body: BodyType = None  # of a successful response; it may be absent where there is nothing to tell
 
 
 _R = RequestCode
@@ -226,5 +244,86 @@ _ROWS: Final = (
     RequestSpec(_R.BATCH_ACK_MESSAGE, _BROKER, "J"),
 )
 
-REQUESTS: Final[Mapping[int, RequestSpec]] = {int(row.code): row for row in _ROWS}
+# What the body of the request is, and that of a successful response.
+_BODIES: Final[Mapping[RequestCode, tuple[BodyType, BodyType]]] = {
+    _R.SEND_MESSAGE: (Content.MESSAGE, None),
+    _R.PULL_MESSAGE: (None, Content.STORED),
+    _R.QUERY_MESSAGE: (None, Content.STORED),
+    _R.UPDATE_AND_CREATE_TOPIC_LIST: (bodies.TopicConfigList, None),
+    _R.GET_ALL_TOPIC_CONFIG: (None, bodies.TopicConfigSerializeWrapper),
+    _R.UPDATE_BROKER_CONFIG: (Content.CONFIG, None),
+    _R.GET_BROKER_CONFIG: (None, Content.CONFIG),
+    _R.GET_BROKER_RUNTIME_INFO: (None, bodies.KVTable),
+    _R.VIEW_MESSAGE_BY_ID: (None, Content.STORED),
+    _R.HEART_BEAT: (bodies.HeartbeatData, None),
+    _R.GET_CONSUMER_LIST_BY_GROUP: (None, bodies.ConsumerIdList),
+    _R.CHECK_TRANSACTION_STATE: (Content.STORED, None),
+    _R.LOCK_BATCH_MQ: (bodies.LockBatchRequest, bodies.LockBatchResponse),
+    _R.UNLOCK_BATCH_MQ: (bodies.LockBatchRequest, None),
+    _R.GET_ALL_CONSUMER_OFFSET: (None, bodies.ConsumerOffsetTable),
+    _R.GET_ALL_DELAY_OFFSET: (None, bodies.DelayOffsetTable),
+    _R.CHECK_CLIENT_CONFIG: (bodies.CheckClientRequest, None),
+    _R.REGISTER_BROKER: (bodies.RegisterBrokerBody, bodies.KVTable),
+    _R.GET_ROUTEINFO_BY_TOPIC: (None, bodies.TopicRouteData),
+    _R.GET_BROKER_CLUSTER_INFO: (None, bodies.ClusterInfo),
+    _R.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: (bodies.SubscriptionGroupConfig, None),
+    _R.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: (None, bodies.SubscriptionGroupWrapper),
+    _R.GET_TOPIC_STATS_INFO: (None, bodies.TopicStatsTable),
+    _R.GET_CONSUMER_CONNECTION_LIST: (None, bodies.ConsumerConnection),
+    _R.GET_PRODUCER_CONNECTION_LIST: (None, bodies.ProducerConnection),
+    _R.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: (None, bodies.TopicList),
+    _R.GET_CONSUME_STATS: (None, bodies.ConsumeStats),
+    _R.REGISTER_TOPIC_IN_NAMESRV: (bodies.TopicRouteData, None),
+    _R.GET_KVLIST_BY_NAMESPACE: (None, bodies.KVTable),
+    _R.RESET_CONSUMER_CLIENT_OFFSET: (bodies.ResetOffsetBody, None),
+    _R.GET_CONSUMER_STATUS_FROM_CLIENT: (None, bodies.GetConsumerStatusBody),
+    _R.INVOKE_BROKER_TO_RESET_OFFSET: (None, bodies.ResetOffsetBody),
+    _R.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: (None, bodies.GetConsumerStatusBody),
+    _R.GET_TOPICS_BY_CLUSTER: (None, bodies.TopicList),
+    _R.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: (bodies.SubscriptionGroupList, None),
+    _R.QUERY_TOPIC_CONSUME_BY_WHO: (None, bodies.GroupList),
+    _R.QUERY_CONSUME_TIME_SPAN: (None, bodies.ConsumeTimeSpan),
+    _R.GET_SYSTEM_TOPIC_LIST_FROM_NS: (None, bodies.TopicList),
+    _R.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: (None, bodies.TopicList),
+    _R.GET_CONSUMER_RUNNING_INFO: (None, bodies.ConsumerRunningInfo),
+    _R.QUERY_CORRECTION_OFFSET: (None, bodies.CorrectionOffsets),
+    # The message is in what the broker sends to the client; who asks the broker sends none.
+    _R.CONSUME_MESSAGE_DIRECTLY: (Content.STORED, bodies.ConsumeMessageDirectlyResult),
+    _R.SEND_MESSAGE_V2: (Content.MESSAGE, None),
+    _R.GET_UNIT_TOPIC_LIST: (None, bodies.TopicList),
+    _R.GET_HAS_UNIT_SUB_TOPIC_LIST: (None, bodies.TopicList),
+    _R.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST: (None, bodies.TopicList),
+    _R.VIEW_BROKER_STATS_DATA: (None, bodies.BrokerStatsData),
+    _R.GET_BROKER_CONSUME_STATS: (None, bodies.ConsumeStatsList),
+    _R.UPDATE_NAMESRV_CONFIG: (Content.CONFIG, None),
+    _R.GET_NAMESRV_CONFIG: (None, Content.CONFIG),
+    _R.SEND_BATCH_MESSAGE: (Content.BATCH, None),
+    _R.QUERY_CONSUME_QUEUE: (None, bodies.QueryConsumeQueueResponse),
+    _R.QUERY_DATA_VERSION: (bodies.DataVersion, bodies.DataVersion),
+    _R.SEND_REPLY_MESSAGE: (Content.MESSAGE, None),
+    _R.SEND_REPLY_MESSAGE_V2: (Content.MESSAGE, None),
+    _R.PUSH_REPLY_MESSAGE_TO_CLIENT: (Content.MESSAGE, None),
+    _R.GET_ALL_PRODUCER_INFO: (None, bodies.ProducerTable),
+    _R.QUERY_TOPICS_BY_CONSUMER: (None, bodies.TopicList),
+    _R.QUERY_SUBSCRIPTION_BY_CONSUMER: (None, bodies.QuerySubscriptionResponse),
+    _R.GET_TOPIC_CONFIG: (None, bodies.TopicConfig),
+    _R.GET_SUBSCRIPTIONGROUP_CONFIG: (None, bodies.SubscriptionGroupConfig),
+    _R.LITE_PULL_MESSAGE: (None, Content.STORED),
+    _R.QUERY_ASSIGNMENT: (bodies.QueryAssignmentRequest, bodies.QueryAssignmentResponse),
+    _R.SET_MESSAGE_REQUEST_MODE: (bodies.SetMessageRequestModeRequest, None),
+    _R.GET_ALL_MESSAGE_REQUEST_MODE: (None, bodies.MessageRequestModeTable),
+    _R.GET_BROKER_MEMBER_GROUP: (None, bodies.BrokerMemberGroupResponse),
+    _R.SEND_RECORDS: (Content.RECORDS, None),
+    _R.POP_MESSAGE: (None, Content.STORED),
+    _R.PEEK_MESSAGE: (None, Content.STORED),
+    _R.BATCH_ACK_MESSAGE: (bodies.BatchAckMessageRequest, None),
+}
+
+
+def _with_bodies(row: RequestSpec) -> RequestSpec:
+    request_body, response_body = _BODIES.get(row.code, (None, None))
+    return replace(row, request_body=request_body, response_body=response_body)
+
+
+REQUESTS: Final[Mapping[int, RequestSpec]] = {int(row.code): _with_bodies(row) for row in _ROWS}
 """Every request code of the protocol, under its number."""

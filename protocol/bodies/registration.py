@@ -71,13 +71,13 @@ def _by_name(member: str, values: Iterator[Any]) -> dict[str, Any]:
 
 
 def _topic(data: bytes) -> dict[str, Any]:
-    """`name readQueues writeQueues perm filterType`, from 5.0 followed by the attributes in JSON."""
+    """`name readQueues writeQueues perm filterType`, from 5.0 a blank and the attributes in JSON or nothing."""
     items = data.decode(errors="replace").split(" ", 5)
     if len(items) < 5:
         raise RemoteProtocolError(f"register body: not a topic: {data[:80]!r}")
     topic: dict[str, Any] = dict(zip(_TOPIC, items, strict=False))
-    if "attributes" in topic:
-        topic["attributes"] = fastjson.loads(topic["attributes"])
+    if attributes := topic.pop("attributes", None):
+        topic["attributes"] = fastjson.loads(attributes)
     return topic
 
 

@@ -97,7 +97,7 @@ class ResetOffsetRequest(NamedTuple):
     group: str
     timestamp: Int64
     is_force: bool
-    queue_id: Int32 | None = None
+    queue_id: Int32 = -1  # all of them
     offset: Int64 | None = None
 
 

@@ -38,7 +38,7 @@ class ResetConsumerClientOffsetRequest(NamedTuple):
     group: str
     timestamp: Int64
     is_force: bool = False
-    queue_id: Int32 | None = None
+    queue_id: Int32 = -1  # all of them
     offset: Int64 | None = None
 
 
@@ -77,5 +77,5 @@ class PushReplyMessageRequest(NamedTuple):
     store_host: str
     store_timestamp: Int64
     properties: str | None = None
-    reconsume_times: Int32 | None = None
+    reconsume_times: Int32 = 0
     unit_mode: bool = False

@@ -17,7 +17,7 @@ class SendMessageRequest(NamedTuple):
     born_timestamp: Int64
     flag: Int32
     properties: str | None = None
-    reconsume_times: Int32 | None = None
+    reconsume_times: Int32 = 0
     unit_mode: bool = False
     max_reconsume_times: Int32 | None = None
     batch: bool = False
@@ -36,7 +36,7 @@ class SendMessageRequestV2(NamedTuple):
     born_timestamp: Annotated[Int64, Wire("g")]
     flag: Annotated[Int32, Wire("h")]
     properties: Annotated[str | None, Wire("i")] = None
-    reconsume_times: Annotated[Int32 | None, Wire("j")] = None
+    reconsume_times: Annotated[Int32, Wire("j")] = 0
     unit_mode: Annotated[bool, Wire("k")] = False
     max_reconsume_times: Annotated[Int32 | None, Wire("l")] = None
     batch: Annotated[bool, Wire("m")] = False

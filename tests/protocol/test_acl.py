@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import gzip
-import json
-from pathlib import Path
 from typing import Any
 
 import pytest
+from fixtures import captured_frames, vectors
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pocketmq.protocol.acl import sign, signature_content, signed_fields, verify
+from pocketmq.protocol.framing import FrameDecoder
 
-VECTORS = Path(__file__).parents[1] / "fixtures" / "vectors" / "acl.json.gz"
-CASES: list[dict[str, Any]] = json.loads(gzip.decompress(VECTORS.read_bytes()))["cases"]
-REQUESTS = [case for case in CASES if case["kind"] == "request"]
+REQUESTS = vectors("acl", "request")
 
 OLD, NEW = 399, 400
 fields_strategy = st.dictionaries(st.text(max_size=5), st.text(max_size=5), max_size=5)
@@ -30,8 +27,8 @@ def body_of(case: dict[str, Any]) -> bytes:
 
 
 def test_the_signature_is_that_of_java() -> None:
-    for case in CASES:
-        if case["kind"] == "sign" and case["algorithm"] == "HmacSHA1":
+    for case in vectors("acl", "sign"):
+        if case["algorithm"] == "HmacSHA1":
             assert sign(case["secret"], {}, bytes.fromhex(case["data"])) == case["expect"]["signature"]
 
 
@@ -52,7 +49,7 @@ def test_whatever_a_java_server_accepts_is_accepted() -> None:
 
 
 def test_a_header_class_is_signed_as_by_java() -> None:
-    (case,) = (case for case in CASES if case["kind"] == "header")
+    (case,) = vectors("acl", "header")
     expect = case["expect"]
     assert signature_content(expect["fields"], b"hi").hex() == expect["content"]
     assert verify("12345678", expect["fields"], b"hi", version=NEW)
@@ -72,6 +69,26 @@ def test_a_header_class_is_signed_as_by_java() -> None:
 def test_known_requests_have_known_signatures(fields: dict[str, str], body: bytes, signature: str) -> None:
     assert sign("12345678", fields, body) == sign("12345678", fields, memoryview(body)) == signature
     assert verify("12345678", fields | {"Signature": signature}, body, version=NEW)
+
+
+def test_requests_that_clients_were_seen_to_sign_verify() -> None:
+    signers = set()
+    for frame in captured_frames():
+        (command,) = FrameDecoder().feed(frame.frame)
+        fields = command.ext_fields
+        if "Signature" in fields:
+            signers.add(frame.client)
+            assert verify("12345678", fields, command.body, version=command.version)
+            assert not verify("12345679", fields, command.body, version=command.version)
+            assert not verify("12345678", fields, bytes(command.body) + b"!", version=command.version)
+    assert signers == {
+        "go-2.1.2",
+        "java-4.9.7",
+        "java-4.9.7-bin",
+        "java-5.5.0",
+        "java-5.5.0-bin",
+        "node-ali-ons-3.12.0",
+    }
 
 
 def test_values_are_taken_in_the_order_of_their_names() -> None:

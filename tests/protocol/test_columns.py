@@ -1,13 +1,11 @@
 from __future__ import annotations
 
-import gzip
-import json
 import struct
 from dataclasses import astuple, dataclass
-from pathlib import Path
 
 import numpy as np
 import pytest
+from fixtures import captured_frames
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,8 +15,6 @@ from pocketmq.protocol.hashes import body_crc, tags_code
 from pocketmq.protocol.message import MAGIC_V1, MAGIC_V2
 from pocketmq.protocol.properties import decode_properties
 from pocketmq.protocol.spans import Ints, Spans
-
-WIRE = Path(__file__).parents[1] / "fixtures" / "wire"
 
 
 @dataclass(frozen=True)
@@ -128,14 +124,7 @@ def rows_of(columns: RecordColumns) -> list[Record]:
 
 def pulled_bodies() -> list[bytes]:
     """What real brokers answered to pulls: bodies that hold records."""
-    lines = gzip.decompress((WIRE / "11-PULL_MESSAGE.jsonl.gz").read_bytes()).splitlines()
-    bodies = []
-    for exchange in map(json.loads, lines):
-        if exchange["role"] == "response":
-            frame = bytes.fromhex(exchange["hex"])
-            header_length = int.from_bytes(frame[5:8], "big")
-            bodies.append(frame[8 + header_length :])
-    return [body for body in bodies if body]
+    return [frame.body for frame in captured_frames() if frame.is_response and frame.request_code == 11 and frame.body]
 
 
 def test_the_test_writes_the_known_record() -> None:

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import gzip
-import json
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import pytest
+from fixtures import vectors
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pocketmq.protocol.hashes import body_crc, index_key_hash, java_hash, java_hash_bytes, tags_code
 
-VECTORS = Path(__file__).parents[1] / "fixtures" / "vectors" / "ids.json.gz"
-CASES: list[dict[str, Any]] = json.loads(gzip.decompress(VECTORS.read_bytes()))["cases"]
-HASH_CASES = [case for case in CASES if case["kind"] == "hash"]
+HASH_CASES = vectors("ids", "hash")
 
 
 def hash_spans(texts: list[bytes]) -> list[int]:
@@ -37,9 +31,8 @@ def test_hashes_are_those_of_java() -> None:
 
 
 def test_a_missing_tag_has_code_zero() -> None:
-    for case in CASES:
-        if case["kind"] == "tagnull":
-            assert tags_code(case["s"]) == case["expect"]["tag"] == 0
+    for case in vectors("ids", "tagnull"):
+        assert tags_code(case["s"]) == case["expect"]["tag"] == 0
 
 
 @pytest.mark.parametrize(
@@ -87,9 +80,8 @@ def test_spans_and_texts_always_agree(texts: list[str]) -> None:
 
 
 def test_the_crc_is_that_of_java_without_the_top_bit() -> None:
-    for case in CASES:
-        if case["kind"] == "crc":
-            assert body_crc(bytes.fromhex(case["hex"])) == case["expect"]["crc"]
+    for case in vectors("ids", "crc"):
+        assert body_crc(bytes.fromhex(case["hex"])) == case["expect"]["crc"]
 
 
 @pytest.mark.parametrize(("body", "crc"), [(b"hello", 907060870), (b"123456789", 1274296614), (b"a", 1756872259)])

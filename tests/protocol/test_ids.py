@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 import time
 from collections.abc import Iterator
 from ipaddress import ip_address
-from pathlib import Path
-from typing import Any
 
 import pytest
+from fixtures import vectors
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -25,9 +22,6 @@ from pocketmq.protocol.ids import (
     pack_host,
     unpack_host,
 )
-
-VECTORS = Path(__file__).parents[1] / "fixtures" / "vectors" / "ids.json.gz"
-CASES: list[dict[str, Any]] = json.loads(gzip.decompress(VECTORS.read_bytes()))["cases"]
 
 # 2026-11-01 00:00 UTC and a moment later that month.
 NOVEMBER = 1793491200000
@@ -44,16 +38,12 @@ def zone(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
     time.tzset()
 
 
-def cases(kind: str) -> list[dict[str, Any]]:
-    return [case for case in CASES if case["kind"] == kind]
-
-
 def text_of_ip(packed: str) -> str:
     return str(ip_address(bytes.fromhex(packed)))
 
 
 def test_offset_ids_are_those_of_java() -> None:
-    for case in cases("offsetid"):
+    for case in vectors("ids", "offsetid"):
         expect = case["expect"]
         assert encode_offset_id((text_of_ip(case["ip"]), case["port"]), int(case["offset"])) == expect["id"]
         back = OffsetId((text_of_ip(expect["ip"]), expect["port"]), int(expect["offset"]))
@@ -61,7 +51,7 @@ def test_offset_ids_are_those_of_java() -> None:
 
 
 def test_offset_ids_decode_as_in_java() -> None:
-    for case in cases("decodeid"):
+    for case in vectors("ids", "decodeid"):
         expect = case["expect"]
         if "error" in expect or "G" in case["id"]:  # Java reads any other character as the digit -1
             with pytest.raises(RemoteProtocolError):
@@ -115,7 +105,7 @@ def test_garbage_is_no_id(text: str) -> None:
 
 @pytest.mark.usefixtures("zone")
 def test_unique_ids_read_as_in_java() -> None:
-    for case in cases("uniq"):
+    for case in vectors("ids", "uniq"):
         expect = case["expect"]
         if "error" in expect or len(case["id"]) == 34:  # Java passes over digits behind the id
             with pytest.raises(RemoteProtocolError):

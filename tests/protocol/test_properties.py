@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 import time
-from pathlib import Path
 from typing import Any
 
 import pytest
+from fixtures import vectors
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,25 +19,22 @@ from pocketmq.protocol.properties import (
     find_property,
 )
 
-VECTORS = Path(__file__).parents[1] / "fixtures" / "vectors" / "ids.json.gz"
-CASES: list[dict[str, Any]] = json.loads(gzip.decompress(VECTORS.read_bytes()))["cases"]
-ENCODED = [case for case in CASES if case["kind"] == "encprops"]
-DECODED = [case for case in CASES if case["kind"] == "decprops"]
+ENCODED = vectors("ids", "encprops")
 
 # Texts in which separators, empty parts and repeated names are frequent.
 rough_text = st.text("\x01\x02ab", max_size=30)
 part = st.text(st.characters(exclude_characters="\x01\x02"), min_size=1)
 
 
-def holds_separator(case: dict[str, Any]) -> bool:
-    return any(mark in part for pair in case["pairs"] for part in pair if part for mark in "\x01\x02")
+def holds_separator(pairs: dict[str, Any]) -> bool:
+    return any(mark in part for pair in pairs.items() for part in pair if part for mark in "\x01\x02")
 
 
 def test_the_text_is_that_of_java_5() -> None:
     for case in ENCODED:
         pairs = dict(case["pairs"])
         expect = case.get("expect_5") or case["expect"]
-        if holds_separator(case) or "" in pairs:
+        if holds_separator(pairs) or "" in pairs:
             with pytest.raises(LocalProtocolError):
                 encode_properties(pairs)
         else:
@@ -53,8 +48,26 @@ def test_texts_of_java_4_and_5_read_back_as_in_java() -> None:
 
 
 def test_any_text_reads_as_in_java() -> None:
-    for case in DECODED:
+    for case in vectors("ids", "decprops"):
         assert decode_properties(case["text"] or "") == case["expect"]["props"]
+
+
+def test_what_java_lets_a_user_set_survives_or_is_refused_aloud() -> None:
+    accepted = [expect["props"] for case in vectors("ids", "putprop") if "props" in (expect := case.get("expect", {}))]
+    assert len(accepted) > 4
+    for properties in accepted:
+        if holds_separator(properties):  # Java sends it, and something else arrives
+            with pytest.raises(LocalProtocolError):
+                encode_properties(properties)
+        else:
+            assert decode_properties(encode_properties(properties)) == properties
+
+
+def test_keys_travel_as_one_property_in_the_text_that_java_makes_of_them() -> None:
+    for case in vectors("ids", "keys"):
+        text = " ".join(case["keys"])
+        assert text == case["expect"]["text"]
+        assert find_property(encode_properties({Property.KEYS: text}), Property.KEYS) == (text or None)
 
 
 def test_order_is_kept_and_none_is_left_out() -> None:

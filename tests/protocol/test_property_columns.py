@@ -1,11 +1,9 @@
 from __future__ import annotations
 
-import gzip
-import json
-from pathlib import Path
 from typing import Any
 
 import pytest
+from fixtures import vectors
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -13,9 +11,7 @@ from pocketmq.protocol.properties import decode_properties
 from pocketmq.protocol.property_columns import PropertyColumns
 from pocketmq.protocol.spans import Spans
 
-VECTORS = Path(__file__).parents[1] / "fixtures" / "vectors" / "ids.json.gz"
-CASES: list[dict[str, Any]] = json.loads(gzip.decompress(VECTORS.read_bytes()))["cases"]
-DECODED = [case for case in CASES if case["kind"] == "decprops" and case["text"] is not None]
+DECODED = [case for case in vectors("ids", "decprops") if case["text"] is not None]
 
 # "Aa" and "BB" have one Java hash.
 rough_texts = st.lists(st.lists(st.sampled_from(["\x01", "\x02", "a", "Aa", "BB", "中"]), max_size=15).map("".join))

@@ -1,14 +1,12 @@
 from __future__ import annotations
 
-import gzip
-import json
 import struct
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from fixtures import captured_frames
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,7 +17,6 @@ from pocketmq.protocol.records_body import batch_columns, pack_records_body, unp
 from pocketmq.protocol.runs import encode_records
 from pocketmq.protocol.spans import Spans
 
-FIXTURES = Path(__file__).parents[1] / "fixtures"
 TOPIC, QUEUE_ID = b"Orders", 3
 BODIES = [b"one", b"", b"three"]
 PROPERTIES = [b"UNIQ_KEY\x01%d\x02TAGS\x01A\x02" % number for number in range(3)]
@@ -226,9 +223,7 @@ def test_a_batch_becomes_stored_records() -> None:
 
 
 def captured_batches() -> list[bytes]:
-    lines = gzip.decompress((FIXTURES / "wire" / "320-SEND_BATCH_MESSAGE.jsonl.gz").read_bytes()).splitlines()
-    frames = [bytes.fromhex(line["hex"]) for line in map(json.loads, lines) if line["role"] == "request"]
-    return [frame[8 + int.from_bytes(frame[5:8], "big") :] for frame in frames]
+    return [frame.body for frame in captured_frames() if frame.code == 320 and not frame.is_response]
 
 
 def test_batches_of_real_clients_are_read_whole() -> None:
