@@ -18,6 +18,7 @@ import struct
 from collections.abc import Iterator
 from typing import Final
 
+from pocketmq.protocol.codes import Encoding
 from pocketmq.protocol.command import Command, decode_command, header_bytes
 from pocketmq.protocol.errors import LocalProtocolError, RemoteProtocolError
 
@@ -31,6 +32,7 @@ _PREFIX: Final = struct.Struct(">II")
 _pack_prefix, _unpack_prefix = _PREFIX.pack, _PREFIX.unpack_from
 _LENGTH_FIELD: Final = 4
 _MAX_LENGTH: Final = MAX_FRAME - _LENGTH_FIELD
+_LAST_ENCODING: Final = int(max(Encoding))
 
 
 class FrameDecoder:
@@ -76,7 +78,10 @@ class FrameDecoder:
         header_length = word & 0xFFFFFF
         if length > self._max_length or header_length + 4 > length or header_length > MAX_HEADER:
             raise self._refusal(bytes(data[position : position + 8]))
-        return word >> 24, position + 8 + header_length, position + _LENGTH_FIELD + length
+        encoding = word >> 24
+        if encoding > _LAST_ENCODING:  # found out before the whole frame is waited for
+            raise RemoteProtocolError(f"unknown header encoding {encoding}")
+        return encoding, position + 8 + header_length, position + _LENGTH_FIELD + length
 
     def _fill_partial(self, data: bytes) -> int | None:
         """Give the partial frame what it lacks and say how much that took; None if all of `data` was too little."""

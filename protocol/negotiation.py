@@ -42,7 +42,7 @@ class Negotiation:
         self._msgpack_sent = False
 
     def request_fields(self, ext_fields: Mapping[str, str], opaque: int) -> Mapping[str, str]:
-        """The ext fields to send, asked for every request: the first one also carries the offer."""
+        """The ext fields of a request that is answered, asked for each of them: the first also carries the offer."""
         if not self._offer:
             self._msgpack_sent = self.encoding == _MSGPACK
             return ext_fields
