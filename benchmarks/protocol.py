@@ -33,7 +33,7 @@ from pocketmq.protocol.command import Command
 from pocketmq.protocol.fields import codec, encode_header
 from pocketmq.protocol.framing import FrameDecoder, encode_frame, encode_head
 from pocketmq.protocol.headers.produce import SendMessageRequestV2, SendMessageResponse
-from pocketmq.remoting.handlers import Handler, Request, Service
+from pocketmq.remoting.handlers import Request, Service
 from pocketmq.remoting.server import Server
 
 BURSTS: Final = (1, 16, 64, 256)
@@ -103,11 +103,8 @@ def bare(case: Case) -> Callable[[], object] | None:
 class NoWork(Service):
     """Answers every send at once."""
 
-    capabilities = ""
-
-    @property
-    def handlers(self) -> Mapping[int, Handler]:
-        return {RequestCode.SEND_MESSAGE_V2: self.send}
+    def __init__(self) -> None:
+        self.handlers = {RequestCode.SEND_MESSAGE_V2: self.send}
 
     @staticmethod
     def send(request: Request[SendMessageRequestV2]) -> Command:

@@ -78,7 +78,7 @@ _LANGUAGE_CODES: Final = {language.name: int(language) for language in Language}
 _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
 _INT32X5: Final = struct.Struct(">5i")
-_unpack_uint16, _unpack_uint32 = struct.Struct(">H").unpack_from, struct.Struct(">I").unpack_from
+_unpack_int16, _unpack_uint32 = _INT16.unpack_from, struct.Struct(">I").unpack_from
 _pack_int32x5, _unpack_int32x5 = _INT32X5.pack, _INT32X5.unpack  # one call checks type and range of all five
 
 
@@ -150,8 +150,8 @@ def _parse_msgpack(header: bytes) -> _Parts:
     return fields if len(fields) == 7 else fields[:7]
 
 
-# The binary header: a fixed part up to the remark, then the ext fields back to back. Lengths are read as unsigned: a
-# negative one points far behind the end, and is found out there.
+# The binary header: a fixed part up to the remark, then the ext fields back to back. Lengths of 32 bits are read
+# as unsigned: a negative one points far behind the end, and is found out there.
 _FIXED: Final = struct.Struct(">hBhiiI")
 
 
@@ -169,15 +169,14 @@ def _parse_rocketmq(header: bytes) -> _Parts:
     return code, language, version, opaque, flag, remark, ext_fields
 
 
-_LONGEST_KEY: Final = 0x7FFF
-
-
 def _parse_entries(header: bytes, position: int) -> dict[str, str]:
     """The ext fields from `position` to the end: key length i16, key, value length i32, value."""
     ext_fields = {}
     end = len(header)
     while position < end:
-        (key_length,) = _unpack_uint16(header, position)
+        (key_length,) = _unpack_int16(header, position)
+        if key_length < 0:
+            raise RemoteProtocolError("binary header: a key has a negative length")
         key_end = position + 2 + key_length
         (value_length,) = _unpack_uint32(header, key_end)
         value_end = key_end + 4 + value_length
@@ -185,9 +184,6 @@ def _parse_entries(header: bytes, position: int) -> dict[str, str]:
         position = value_end
     if position != end:
         raise RemoteProtocolError("binary header: a length points outside of it")
-    # Only in a header as long as this is there room for what a negative key length promises when read as unsigned.
-    if end > _LONGEST_KEY and any(len(key.encode()) > _LONGEST_KEY for key in ext_fields):
-        raise RemoteProtocolError("binary header: a key is too long")
     return ext_fields
 
 

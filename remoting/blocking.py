@@ -25,13 +25,22 @@ from pocketmq.protocol.command import Buffer, Command
 from pocketmq.protocol.errors import RemoteProtocolError
 from pocketmq.protocol.framing import FrameDecoder
 from pocketmq.remoting.channel import ClientChannel
-from pocketmq.remoting.errors import ConnectError, RemotingError, RequestTimeoutError
+from pocketmq.remoting.errors import (
+    ConnectError,
+    ConnectionLostError,
+    RemotingError,
+    RequestTimeoutError,
+    connect_error,
+    in_plain_words,
+)
 from pocketmq.remoting.handlers import Dispatcher, Handler
 
 _RECEIVE_SIZE: Final = 256 * 1024
 _RESPONSE: Final = int(CommandFlag.RESPONSE)
 _NO_HANDLERS: Final[Mapping[int, Handler]] = {}
 _NOT_NOW: Final = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
+_CATCH_UP: Final = 0.5  # seconds to read what had come in time when it is asked for after its time
+_LONGEST_WAIT: Final = 3600.0  # the system counts milliseconds in 32 bits; who waits longer waits again
 
 
 class Ticket:
@@ -44,8 +53,11 @@ class Ticket:
 
     def wait(self) -> Command:
         """The answer, whatever its code; raises a `RemotingError` if there is none."""
+        no_longer = max(self._deadline, time.monotonic()) + _CATCH_UP
         while self._outcome is None:
             self._connection.pump(self._deadline)
+            if time.monotonic() >= no_longer:  # the server never stops talking, but not about this
+                self._connection.expire(self._deadline)
         if isinstance(self._outcome, Command):
             return self._outcome
         raise self._outcome
@@ -104,6 +116,8 @@ class BlockingConnection(ClientChannel):
 
     def pump(self, deadline: float) -> None:
         """Wait until bytes can be moved, and move them; at the deadline, tell those whose time is up."""
+        if self.closed:
+            raise ConnectionLostError(f"the connection to {self.name} is closed")
         self._guard(self._exchange, deadline)
 
     def close(self, grace: float = 3.0) -> None:
@@ -121,9 +135,10 @@ class BlockingConnection(ClientChannel):
         try:
             move(*arguments)
         except EOFError as error:
-            self._abandon("the server closed the connection", error)
+            within = " within a frame" if self._decoder.pending else ""
+            self._abandon(f"the server closed the connection{within}", error)
         except OSError as error:
-            self._abandon("the connection broke", error)
+            self._abandon(f"the connection broke ({in_plain_words(error)})", error)
         except RemoteProtocolError as error:
             self._abandon(f"the server's bytes make no sense ({error})", error)
         except BaseException as error:  # such as the user's Ctrl-C, which may come between two parts of a frame
@@ -138,6 +153,7 @@ class BlockingConnection(ClientChannel):
         self._send()
         if self._wait(deadline):
             self._receive()
+            self._send()  # what was answered on the way need not wait for the next call
         elif time.monotonic() >= deadline:
             self.expire(deadline)
 
@@ -157,7 +173,7 @@ class BlockingConnection(ClientChannel):
         """Wait until the socket is ready for what we want of it."""
         if isinstance(self._socket, ssl.SSLSocket) and self._socket.pending():
             return True
-        timeout = max(0.0, deadline - time.monotonic())
+        timeout = min(max(0.0, deadline - time.monotonic()), _LONGEST_WAIT)
         return _ready(self._socket, bool(self._unsent), timeout)
 
     def _receive(self) -> None:
@@ -172,6 +188,8 @@ class BlockingConnection(ClientChannel):
                 self.answered(command)
             else:
                 self._dispatch(command, self)
+        if self.owes_too_much:  # only the caller could change that, and not while this call lasts
+            raise ConnectionAbortedError("it asks for more than is answered")
 
 
 def _ready(sock: socket.socket, to_send: bool, timeout: float) -> bool:
@@ -205,5 +223,5 @@ def connect_blocking(
             raise
     except TimeoutError as error:
         raise ConnectError(f"no connection to {host}:{port} within {timeout:g} s; is the address right?") from error
-    except OSError as error:
-        raise ConnectError(f"no connection to {host}:{port}: {error}; is it running?") from error
+    except (OSError, UnicodeError) as error:
+        raise connect_error(host, port, error, tls=tls is not None) from error

@@ -9,7 +9,8 @@ Two numbers bound what the other end can cost:
 
 - *unanswered*: bytes of its requests whose answers were promised for later. Above the limit nothing more is read.
 - *outgoing*: bytes that wait to be sent. Above the limit an answer gives way to a short SYSTEM_BUSY, and a request of
-  ours is refused with `CongestedError`.
+  ours is refused with `CongestedError`. Far above it, where only answers get, nothing more is read either: an end that
+  waits for its requests to be taken must go on reading, for the other end may wait for just that.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ from pocketmq.protocol.codes import CommandFlag, Encoding, ResponseCode
 from pocketmq.protocol.command import NO_FIELDS, Buffer, Command
 from pocketmq.protocol.errors import LocalProtocolError
 from pocketmq.protocol.fields import encode_header
-from pocketmq.protocol.framing import encode_head
-from pocketmq.protocol.negotiation import Negotiation
+from pocketmq.protocol.framing import MAX_FRAME, encode_head
+from pocketmq.protocol.negotiation import OFFER, Negotiation
 from pocketmq.protocol.pending import PendingRequests
 from pocketmq.remoting.errors import CongestedError, ConnectionLostError, RemotingError, RequestTimeoutError
 
@@ -100,11 +101,13 @@ class Channel:
             raise ConnectionLostError(f"the connection to {self.name} is closed")
         if self._outgoing > self._max_outgoing:
             raise CongestedError(f"{self.name} does not read what it is sent")
-        ext_fields = self._request_fields(NO_FIELDS if header is None else encode_header(header), opaque)
+        ext_fields = NO_FIELDS if header is None else encode_header(header)
+        if not flag & _ONEWAY:
+            ext_fields = self._request_fields(ext_fields, opaque)
         self._put(Command(code, ext_fields, body, opaque, flag, encoding=self.encoding))
 
     def _request_fields(self, ext_fields: Mapping[str, str], opaque: int) -> Mapping[str, str]:
-        """The ext fields to send; a client adds its offer to the first ones."""
+        """The ext fields of a request that is answered; a client adds its offer to the first one."""
         return ext_fields
 
     # --- requests of the other end ---
@@ -113,6 +116,8 @@ class Channel:
         """Put the answer to a request into the outbox, if anyone is there who wants it."""
         if request.flag & _ONEWAY or self.closed:
             return
+        if OFFER in request.ext_fields:
+            response = self._accept(request.ext_fields[OFFER], response)
         if self._outgoing > self._max_outgoing:
             response = request.reply(ResponseCode.SYSTEM_BUSY, remark="you do not read your answers; ask again later")
         try:
@@ -120,6 +125,10 @@ class Channel:
         except LocalProtocolError as error:
             logger.error("the answer to request %s of %s cannot be sent: %s", request.code, self, error)
             self._put(request.reply(ResponseCode.SYSTEM_ERROR, remark="the answer does not fit into a frame"))
+
+    def _accept(self, offer: str, response: Command) -> Command:
+        """The answer to a request with an offer; a server puts into it what it accepts."""
+        return response
 
     def promised(self, cost: int) -> None:
         """A request of that many bytes is answered later."""
@@ -139,8 +148,9 @@ class Channel:
 
     @property
     def owes_too_much(self) -> bool:
-        """Whether more answers are promised than are to be remembered."""
-        return self._unanswered > self._max_unanswered
+        """Whether more answers are promised, or are not taken, than are to be remembered."""
+        # Our own requests end one frame above the limit: twice that is only reached by answers.
+        return self._unanswered > self._max_unanswered or self._outgoing > 2 * self._max_outgoing + MAX_FRAME
 
     @property
     def is_congested(self) -> bool:
@@ -166,12 +176,12 @@ class Channel:
         """The answer to a request of ours; one nobody waits for is dropped."""
         waiting = self._pending.pop(response.opaque)
         if waiting is not None:
-            waiting[0](response)
+            _tell(waiting[0], response)
 
     def expire(self, now: float) -> None:
         """Tell those whose time is up."""
         for done, code in self._pending.expire(now):
-            done(RequestTimeoutError(f"{self.name} did not answer request {code} in time"))
+            _tell(done, RequestTimeoutError(f"{self.name} did not answer request {code} in time"))
 
     def end(self, reason: str, cause: BaseException | None = None) -> None:
         """The connection has ended: nothing is sent any more, and whoever waits is told so. The first reason counts."""
@@ -182,7 +192,7 @@ class Channel:
         for done, code in self._pending.clear():
             error = ConnectionLostError(f"{self.name}: {reason} before it answered request {code}")
             error.__cause__ = cause
-            done(error)
+            _tell(done, error)
         self._eased()
 
     # --- inside ---
@@ -200,6 +210,14 @@ class Channel:
 
     def _eased(self) -> None:
         """There is room again, or nothing to wait for."""
+
+
+def _tell(done: Done, outcome: Command | RemotingError) -> None:
+    """Hand over an outcome; what goes wrong there must not keep it from others, nor end a server."""
+    try:
+        done(outcome)
+    except Exception:
+        logger.exception("the outcome of a request could not be handled: %.200r", outcome)
 
 
 class ClientChannel(Channel):

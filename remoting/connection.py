@@ -24,7 +24,13 @@ from pocketmq.protocol.command import Buffer, Command
 from pocketmq.protocol.errors import RemoteProtocolError
 from pocketmq.protocol.framing import FrameDecoder
 from pocketmq.remoting.channel import ClientChannel, Done
-from pocketmq.remoting.errors import ConnectError, RemotingError, RequestTimeoutError
+from pocketmq.remoting.errors import (
+    ConnectError,
+    RemotingError,
+    RequestTimeoutError,
+    connect_error,
+    in_plain_words,
+)
 from pocketmq.remoting.handlers import Dispatcher, Handler
 
 _RECEIVE_SIZE: Final = 256 * 1024
@@ -131,9 +137,10 @@ class Connection(ClientChannel):
         try:
             await loop()
         except anyio.EndOfStream as error:
-            self.end("the server closed the connection", error)
-        except (anyio.BrokenResourceError, anyio.ClosedResourceError) as error:
-            self.end("the connection broke", error)
+            within = " within a frame" if self._decoder.pending else ""
+            self.end(f"the server closed the connection{within}", error)
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError, OSError) as error:  # OSError: what TLS objects to
+            self.end(f"the connection broke ({in_plain_words(error)})", error)
         except RemoteProtocolError as error:
             self.end(f"the server's bytes make no sense ({error})", error)
         finally:
@@ -197,10 +204,8 @@ async def connect(host: str, port: int, *, timeout: float, tls: ssl.SSLContext |
             return await anyio.connect_tcp(host, port, ssl_context=tls, tls_standard_compatible=False)
     except TimeoutError as error:
         raise ConnectError(f"no connection to {host}:{port} within {timeout:g} s; is the address right?") from error
-    except (OSError, anyio.BrokenResourceError, anyio.EndOfStream) as error:
-        raise ConnectError(
-            f"no connection to {host}:{port}: {error or type(error).__name__}; is it running?"
-        ) from error
+    except (OSError, UnicodeError, anyio.BrokenResourceError, anyio.EndOfStream) as error:
+        raise connect_error(host, port, error, tls=tls is not None) from error
 
 
 @asynccontextmanager
@@ -214,17 +219,19 @@ async def open_connection(
     offer: bool = True,
 ) -> AsyncIterator[Connection]:
     """A connection for the length of a block; what was sent in the block has left when it ends."""
-    stream = await connect(host, port, timeout=timeout, tls=tls)
-    connection = Connection(stream, (host, port), handlers=handlers, offer=offer)
-    failure: Exception | None = None
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(connection.run)
-        try:
-            yield connection
-            with anyio.move_on_after(timeout):
-                await connection.flush()
-        except Exception as error:  # kept from the task group, which would wrap it in a group
-            failure = error
-        connection.close()
+    failure: BaseException | None = None
+    async with await connect(host, port, timeout=timeout, tls=tls) as stream:
+        connection = Connection(stream, (host, port), handlers=handlers, offer=offer)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(connection.run)
+            try:
+                yield connection
+                with anyio.move_on_after(timeout):
+                    await connection.flush()
+            except anyio.get_cancelled_exc_class():
+                raise
+            except BaseException as error:  # kept from the task group, which would wrap it in a group
+                failure = error
+            connection.close()
     if failure is not None:
         raise failure

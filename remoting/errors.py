@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import socket
+
 from pocketmq.protocol.errors import PocketMQError
 
 
@@ -23,6 +26,28 @@ class RequestTimeoutError(RemotingError):
 
 class CongestedError(RemotingError):
     """The peer does not read what it is sent, and no more is kept for it."""
+
+
+def in_plain_words(error: BaseException) -> str:
+    """What really happened: libraries wrap what the system says in errors that say less, or say it in their own way."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    if isinstance(error, BaseExceptionGroup):  # one for each address of a name
+        return in_plain_words(error.exceptions[0])
+    if isinstance(error, ConnectionError) and error.errno:
+        return os.strerror(error.errno)
+    return str(error) or type(error).__name__
+
+
+def connect_error(host: str, port: int, error: Exception, *, tls: bool) -> ConnectError:
+    """What to tell a user who cannot reach a server: what happened, and what to look at next."""
+    if isinstance(error, socket.gaierror | UnicodeError):
+        hint = "is the address right?"
+    elif tls:
+        hint = "is it running, and does it speak TLS with a certificate that is trusted here?"
+    else:
+        hint = "is it running?"
+    return ConnectError(f"no connection to {host}:{port}: {in_plain_words(error)}; {hint}")
 
 
 class Refusal(PocketMQError):

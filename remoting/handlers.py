@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from pocketmq.protocol.codes import ResponseCode
 from pocketmq.protocol.command import NO_FIELDS, Buffer, Command
@@ -24,6 +24,7 @@ logger = logging.getLogger("pocketmq.remoting")
 Header = TypeVar("Header")
 
 _SUCCESS: Final = int(ResponseCode.SUCCESS)
+_new: Final = tuple.__new__  # skips a call of Python code for every request
 
 
 class Request(NamedTuple, Generic[Header]):
@@ -55,39 +56,48 @@ class Later:
     Its request has no body any more: a view would keep alive all that was read together with it.
     """
 
-    __slots__ = ("_cost", "request")
+    __slots__ = ("_answered", "_cost", "_counted", "request")
 
     # What a waiting request takes beside its bytes: the objects that make it up. It also bounds how many may wait.
     _OVERHEAD: Final = 1024
+    _FIELD_OVERHEAD: Final = 128
 
     def __init__(self, request: Request[Any]) -> None:
         command, header, channel = request
+        fields = command.ext_fields
         self.request = Request(command.without_body(), header, channel)
-        self._cost = self._OVERHEAD + len(command.body) + sum(map(len, command.ext_fields.values()))
-        channel.promised(self._cost)
+        self._cost = self._OVERHEAD + len(command.body) + len(command.remark or "")
+        self._cost += self._FIELD_OVERHEAD * len(fields) + sum(map(len, fields)) + sum(map(len, fields.values()))
+        self._counted = self._answered = False
+
+    def count(self) -> None:
+        """The handler has returned it: from now on, and until it is answered, it counts as unanswered."""
+        if not self._answered:
+            self._counted = True
+            self.request.channel.promised(self._cost)
 
     def answer(self, response: Command) -> None:
         """Send the answer, in the channel's own thread. The first one counts; nobody there to read it drops it."""
-        cost, self._cost = self._cost, 0
-        if cost:
-            self.request.channel.settled(cost)
-            self.request.channel.send_answer(self.request.command, response)
+        if self._answered:
+            return
+        self._answered = True
+        if self._counted:
+            self.request.channel.settled(self._cost)
+        self.request.channel.send_answer(self.request.command, response)
 
 
 Answer = Command | Later | None
 Handler = Callable[[Request[Any]], Answer]
 
 
-class Service(Protocol):
+class Service:
     """What a server serves. Everything is called in the trio thread and must not wait."""
 
-    @property
-    def handlers(self) -> Mapping[int, Handler]:
-        """Request code -> handler; a code that is not here is answered with REQUEST_CODE_NOT_SUPPORTED."""
+    handlers: Mapping[int, Handler]
+    """Request code -> handler; a code that is not here is answered with REQUEST_CODE_NOT_SUPPORTED."""
 
-    @property
-    def capabilities(self) -> str:
-        """The PocketMQ extensions on offer, as `PMQ_CAP` lists them."""
+    capabilities: str = ""
+    """The PocketMQ extensions on offer, as `PMQ_CAP` lists them."""
 
     def opened(self, channel: Channel) -> None:
         """A peer has connected."""
@@ -96,7 +106,7 @@ class Service(Protocol):
         """A peer has gone."""
 
     def burst_ended(self) -> None:
-        """The requests that had arrived together were all handled; their answers leave next."""
+        """Requests that had arrived together were handled; their answers leave next."""
 
 
 class Dispatcher:
@@ -115,11 +125,13 @@ class Dispatcher:
         else:
             decode, handler = route
             try:
-                answer = handler(Request(command, decode(command.ext_fields), channel))
+                answer = handler(_new(Request, (command, decode(command.ext_fields), channel)))
             except Exception as error:
                 answer = _failed(command, error, channel)
         if type(answer) is Command:
             channel.send_answer(command, answer)
+        elif isinstance(answer, Later):
+            answer.count()
 
 
 def _unsupported(command: Command) -> Command:

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import trio
 
 from pocketmq.protocol.command import Buffer, Command
-from pocketmq.protocol.negotiation import OFFER, accept
+from pocketmq.protocol.negotiation import accept
 from pocketmq.remoting.channel import Channel
 from pocketmq.remoting.errors import RemotingError
+
+_PIECE: Final = 4 * 1024 * 1024  # a peer that takes this much at a time is not idle, however slow it is
 
 
 @dataclass(slots=True)
@@ -70,12 +72,9 @@ class Peer(Channel):
             raise outcome.value
         return outcome.value
 
-    def send_answer(self, request: Command, response: Command) -> None:
-        if not self.speaks_pocketmq and OFFER in request.ext_fields:
-            self.speaks_pocketmq = True
-            accepted = accept(request.ext_fields[OFFER], self._capabilities)
-            response = response._replace(ext_fields={**response.ext_fields, **accepted})
-        super().send_answer(request, response)
+    def _accept(self, offer: str, response: Command) -> Command:
+        self.speaks_pocketmq = True
+        return response._replace(ext_fields={**response.ext_fields, **accept(offer, self._capabilities)})
 
     # --- for the session ---
 
@@ -89,13 +88,13 @@ class Peer(Channel):
         if self._outbox and not self._sending:
             await self._send()
         while (self.owes_too_much or self.is_congested) and not self.closed:
-            self._relief = trio.Event()
-            await self._relief.wait()
+            await self._relieved()
 
     async def drain(self) -> None:
         """Return when nothing is owed and nothing waits to be sent."""
-        self._max_unanswered = self._max_outgoing = 0
         await self.flush()
+        while (self._unanswered or self._outgoing) and not self.closed:
+            await self._relieved()
 
     # --- inside ---
 
@@ -114,12 +113,18 @@ class Peer(Channel):
         self._sending = True
         try:
             while self._outbox:
-                data = self.take_outbox()
-                await self._stream.send_all(data)
-                self.last_active = trio.current_time()
-                self.sent(len(data))
+                data = memoryview(self.take_outbox())
+                for start in range(0, len(data), _PIECE):
+                    piece = data[start : start + _PIECE]
+                    await self._stream.send_all(piece)
+                    self.last_active = trio.current_time()
+                    self.sent(len(piece))
         finally:
             self._sending = False
+
+    async def _relieved(self) -> None:
+        self._relief = trio.Event()
+        await self._relief.wait()
 
     def _eased(self) -> None:
         if self._relief is not None:

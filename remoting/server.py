@@ -29,6 +29,8 @@ from pocketmq.remoting.tls import Tls, accept_stream
 logger = logging.getLogger("pocketmq.remoting")
 
 _SWEEP_INTERVAL: Final = 1.0
+_SWEEP_AT_ONCE: Final = 1000  # connections, about a millisecond; then the others get their turn
+_QUIET: Final = 1.0  # seconds without a byte after which a peer is taken to send no more
 _REFUSED: Final = ""  # under this name, which is no address, the connections above the limits are counted
 
 
@@ -72,13 +74,14 @@ class Server:
         self._options = options or ServerOptions()
         self._dispatch = Dispatcher(service.handlers)
         self._sessions: set[Session] = set()
+        self._brief: set[trio.CancelScope] = set()
         self._places: Counter[str] = Counter()
         self._total = 0
         self._accepting = trio.CancelScope()
         self._deadline = math.inf
 
     def __repr__(self) -> str:
-        return f"<Server {len(self._sessions)} connections{', stopping' if self._deadline < math.inf else ''}>"
+        return f"<Server {len(self._sessions)} connections{', stopping' if self._is_stopping else ''}>"
 
     async def serve(
         self,
@@ -101,6 +104,12 @@ class Server:
         self._accepting.cancel()
         for session in self._sessions:
             session.finish()
+        for scope in self._brief:
+            scope.cancel()
+
+    @property
+    def _is_stopping(self) -> bool:
+        return self._deadline < math.inf
 
     async def _connected(self, socket_stream: trio.SocketStream) -> None:
         """The life of one connection; nothing that happens in it takes the server down."""
@@ -108,12 +117,10 @@ class Server:
         try:
             async with socket_stream:
                 with self._place(address[0]) as refusal:
-                    with trio.fail_after(self._options.idle_timeout):
-                        stream = await accept_stream(socket_stream, self._options.tls)
                     if refusal is None:
-                        await self._converse(stream, address)
+                        await self._converse(socket_stream, address)
                     else:
-                        await self._refuse(stream, address, refusal)
+                        await self._refuse(socket_stream, address, refusal)
         except RemoteProtocolError as error:
             logger.warning("closed the connection from %s:%d: %s", *address, error)
         except (trio.BrokenResourceError, trio.TooSlowError, OSError) as error:
@@ -144,7 +151,21 @@ class Server:
             return f"the limit of {options.max_connections_per_address} connections from {host} is reached"
         return None
 
-    async def _converse(self, stream: trio.abc.Stream, address: tuple[str, int]) -> None:
+    @contextmanager
+    def _briefly(self, seconds: float) -> Iterator[None]:
+        """For what is no conversation, or none yet: it gets so many seconds, and none once the server stops."""
+        with trio.fail_after(seconds) as scope:
+            if self._is_stopping:
+                scope.cancel()
+            self._brief.add(scope)
+            try:
+                yield
+            finally:
+                self._brief.remove(scope)
+
+    async def _converse(self, socket_stream: trio.SocketStream, address: tuple[str, int]) -> None:
+        with self._briefly(self._options.idle_timeout):
+            stream = await accept_stream(socket_stream, self._options.tls)
         peer = Peer(
             stream,
             address,
@@ -155,18 +176,24 @@ class Server:
         )
         session = Session(stream, peer, self._dispatch, self._service)
         self._sessions.add(session)
+        if self._is_stopping:
+            session.finish()
         try:
             await session.run()
         finally:
             self._sessions.remove(session)
+        if self._is_stopping:
+            with trio.move_on_at(self._deadline):
+                await _part(socket_stream)
 
-    async def _refuse(self, stream: trio.abc.Stream, address: tuple[str, int], reason: str) -> None:
+    async def _refuse(self, socket_stream: trio.SocketStream, address: tuple[str, int], reason: str) -> None:
         """Tell a connection above the limits why it is closed, by answering its first requests."""
         logger.warning("refused the connection from %s:%d: %s", *address, reason)
         if self._places[_REFUSED] > self._options.max_refusals:
             return
-        with trio.move_on_after(self._options.refusal_timeout):
-            decoder = FrameDecoder()
+        with self._briefly(self._options.refusal_timeout):
+            stream = await accept_stream(socket_stream, self._options.tls)
+            decoder = FrameDecoder(max_frame=RECEIVE_SIZE)
             answers: list[bytes] = []
             while not answers and (data := await stream.receive_some(RECEIVE_SIZE)):
                 answers = [
@@ -175,6 +202,7 @@ class Server:
                     if not request.is_oneway and not request.is_response
                 ]
             await stream.send_all(b"".join(answers))
+            await _part(socket_stream)
 
     async def _sweep(self) -> None:
         """Close what is overdue; after `shutdown`, close everything when the time is up."""
@@ -182,7 +210,9 @@ class Server:
         while True:
             await trio.sleep(_SWEEP_INTERVAL)
             now = trio.current_time()
-            for session in list(self._sessions):
+            for number, session in enumerate(list(self._sessions), 1):
+                if not number % _SWEEP_AT_ONCE:
+                    await trio.lowlevel.checkpoint()
                 session.peer.expire(now)
                 reason = session.overdue(now, options.idle_timeout, options.half_frame_timeout)
                 if now >= self._deadline:
@@ -190,6 +220,17 @@ class Server:
                 if reason is not None:
                     logger.info("closed the connection from %s: %s", session.peer.name, reason)
                     session.abort()
+
+
+async def _part(stream: trio.SocketStream) -> None:
+    """Let the last answers arrive: closing while requests are unread would reset the connection under them."""
+    await stream.send_eof()
+    while True:
+        with trio.move_on_after(_QUIET) as patience:
+            if not await stream.receive_some(RECEIVE_SIZE):
+                return
+        if patience.cancelled_caught:
+            return
 
 
 def _address(stream: trio.SocketStream) -> tuple[str, int]:

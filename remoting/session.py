@@ -35,6 +35,7 @@ class Session:
         self._receiving = trio.CancelScope()
         self._in_receive = False
         self._finishing = False
+        self._unhandled = b""
 
     async def run(self) -> None:
         """Serve the peer until it goes, until it breaks the protocol, or until `finish` or `abort` is called."""
@@ -44,6 +45,7 @@ class Session:
                 with self._receiving:
                     await self._receive_bursts()
                 if self._finishing:
+                    await self._handle(self._unhandled)
                     await self.peer.drain()
         except RemoteProtocolError as error:
             logger.warning("closed the connection from %s: %s", self.peer.name, error)
@@ -75,12 +77,18 @@ class Session:
 
     async def _receive_bursts(self) -> None:
         while not self._finishing:
-            self._in_receive = True
-            data = await self._stream.receive_some(RECEIVE_SIZE)
-            self._in_receive = False
+            data = await self._receive()
             if not data:
                 return
-            await self._handle(bytes(data))
+            await self._handle(data)
+
+    async def _receive(self) -> bytes:
+        self._in_receive = True
+        data = bytes(await self._stream.receive_some(RECEIVE_SIZE))
+        self._in_receive = False
+        if self._finishing:  # it arrived as the receiving was cancelled; in that scope no answer could leave
+            self._unhandled, data = data, b""
+        return data
 
     async def _handle(self, data: bytes) -> None:
         """Handle everything that arrived together, then let its answers go."""
@@ -96,10 +104,13 @@ class Session:
                 peer.encoding = command.encoding
                 dispatch(command, peer)
                 if peer.outgoing > _FLUSH_SIZE:
-                    await peer.flush()
+                    await self._end_burst()
                     peer.begin_burst()
         finally:
-            self._service.burst_ended()
-            await peer.flush()
+            await self._end_burst()
         if self._frame_began is None and self._decoder.pending:
             self._frame_began = trio.current_time()
+
+    async def _end_burst(self) -> None:
+        self._service.burst_ended()
+        await self.peer.flush()

@@ -38,7 +38,13 @@ async def accept_stream(stream: trio.SocketStream, tls: Tls | None) -> trio.abc.
     first = await stream.socket.recv(1, socket.MSG_PEEK)
     if first == _HANDSHAKE:
         secure = trio.SSLStream(stream, tls.context, server_side=True, https_compatible=True)
-        await secure.do_handshake()
+        try:
+            await secure.do_handshake()
+        except trio.BrokenResourceError as error:
+            reason = error.__cause__
+            if isinstance(reason, ssl.SSLError) and not isinstance(reason, ssl.SSLEOFError):
+                raise RemoteProtocolError(f"the TLS handshake failed: {reason}") from error
+            raise  # the client went away
         return secure
     if tls.mode is TlsMode.ENFORCING and first:
         raise RemoteProtocolError("this is no TLS, and this server speaks nothing else")

@@ -14,12 +14,13 @@ from queue import SimpleQueue
 from typing import Any, NamedTuple
 
 import trio
+import trustme
+from serving import StubService
 
 from pocketmq.protocol.codes import CommandFlag
 from pocketmq.protocol.command import NO_FIELDS, Buffer, Command
 from pocketmq.protocol.fields import encode_header
 from pocketmq.protocol.framing import FrameDecoder, encode_frame
-from pocketmq.remoting.channel import Channel
 from pocketmq.remoting.handlers import Handler
 from pocketmq.remoting.server import Server, ServerOptions
 from pocketmq.remoting.tls import Tls
@@ -68,6 +69,10 @@ class Conversation:
         """Send commands and plain bytes, all in one piece."""
         self._socket.sendall(b"".join(item if isinstance(item, bytes) else encode_frame(item) for item in what))
 
+    def send_beneath_tls(self, data: bytes) -> None:
+        """Send bytes that TLS has not seen."""
+        socket.socket.sendall(self._socket, data)
+
     def answer(self, request: Command, ext_fields: Mapping[str, str] = NO_FIELDS, body: Buffer = b"") -> None:
         self.send(request.reply(0, ext_fields, body))
 
@@ -111,14 +116,17 @@ def scripted_server(script: Script, *, tls: ssl.SSLContext | None = None, receiv
 
     def accept() -> None:
         while True:
-            sock, _ = listener.accept()
-            if stopping.is_set():
+            sock, peer = listener.accept()
+            if peer == farewell.getsockname():
                 sock.close()
                 return
             threads.append(threading.Thread(target=converse, args=(sock,), daemon=True))
             threads[-1].start()
 
-    with socket.create_server(("127.0.0.1", 0)) as listener:
+    # Connections are accepted in order: when this one comes, all others have been.
+    farewell = socket.socket()
+    farewell.bind(("127.0.0.1", 0))
+    with farewell, socket.create_server(("127.0.0.1", 0)) as listener:
         if receive_buffer:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
         address = Address(*listener.getsockname())
@@ -128,30 +136,12 @@ def scripted_server(script: Script, *, tls: ssl.SSLContext | None = None, receiv
             yield address
         finally:
             stopping.set()
-            socket.create_connection(address).close()
+            farewell.connect(address)
             for thread in (acceptor, *threads):
                 thread.join(PATIENCE)
     assert not any(thread.is_alive() for thread in (acceptor, *threads))
     for failure in failures:
         raise failure
-
-
-class PlainService:
-    """A service that is nothing but its handlers."""
-
-    capabilities = "records,bulk"
-
-    def __init__(self, handlers: Mapping[int, Handler]) -> None:
-        self.handlers = handlers
-
-    def opened(self, channel: Channel) -> None:
-        pass
-
-    def closed(self, channel: Channel) -> None:
-        pass
-
-    def burst_ended(self) -> None:
-        pass
 
 
 @contextmanager
@@ -160,7 +150,7 @@ def real_server(handlers: Mapping[int, Handler], *, tls: ssl.SSLContext | None =
     started: SimpleQueue[tuple[Address, Callable[[], None]]] = SimpleQueue()
 
     async def serve() -> None:
-        server = Server(PlainService(handlers), ServerOptions(tls=Tls(tls) if tls else None))
+        server = Server(StubService(handlers), ServerOptions(tls=Tls(tls) if tls else None))
         listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
         token = trio.lowlevel.current_trio_token()
         with trio.CancelScope() as scope:
@@ -182,3 +172,13 @@ def real_server(handlers: Mapping[int, Handler], *, tls: ssl.SSLContext | None =
 def open_descriptors() -> int:
     """How many files and sockets this process has open."""
     return len(os.listdir("/dev/fd"))
+
+
+def tls_contexts() -> tuple[ssl.SSLContext, ssl.SSLContext]:
+    """The context of a server at 127.0.0.1, and that of a client who trusts its certificate."""
+    authority = trustme.CA()
+    server = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    authority.issue_cert("127.0.0.1").configure_cert(server)
+    client = ssl.create_default_context()
+    authority.configure_trust(client)
+    return server, client

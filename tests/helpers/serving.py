@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -20,12 +20,12 @@ import trio.testing
 from pocketmq.protocol.command import Command
 from pocketmq.protocol.framing import FrameDecoder, encode_frame
 from pocketmq.remoting.channel import Channel
-from pocketmq.remoting.handlers import Handler, Later, Request
+from pocketmq.remoting.handlers import Handler, Later, Request, Service
 from pocketmq.remoting.peer import Peer
 from pocketmq.remoting.server import Server, ServerOptions
 
 
-class StubService:
+class StubService(Service):
     """The given handlers, and a memory of what else the server told it."""
 
     def __init__(self, handlers: Mapping[int, Handler], capabilities: str = "records,bulk") -> None:
@@ -69,6 +69,12 @@ class Holding:
         held, self.held = self.held, []
         for later in held:
             later.answer(later.request.reply(body=body))
+
+
+async def eventually(condition: Callable[[], bool]) -> None:
+    """Return when something has come true that the system or another task is about to bring about."""
+    while not condition():  # noqa: ASYNC110 - what is waited for is not ours to announce
+        await trio.sleep(0.002)
 
 
 class RawClient:
@@ -197,14 +203,26 @@ class Serving:
     service: StubService
     listener: SocketWires
     port: int
+    scope: trio.CancelScope = field(default_factory=trio.CancelScope)
     stopped: trio.Event = field(default_factory=trio.Event)
+    streams: list[trio.SocketStream] = field(default_factory=list)
 
     @property
     def wires(self) -> list[Wire]:
         return self.listener.wires
 
     async def connect(self) -> RawClient:
-        return RawClient(await trio.open_tcp_stream("127.0.0.1", self.port))
+        """A client, which is closed at the end of the block at the latest."""
+        self.streams.append(await trio.open_tcp_stream("127.0.0.1", self.port))
+        return RawClient(self.streams[-1])
+
+    async def connect_narrowly(self) -> RawClient:
+        """A client for which the system takes in only very little that it has not read."""
+        sock = trio.socket.socket()
+        self.streams.append(trio.SocketStream(sock))
+        sock.setsockopt(trio.socket.SOL_SOCKET, trio.socket.SO_RCVBUF, 1)  # as little as the system allows
+        await sock.connect(("127.0.0.1", self.port))
+        return RawClient(self.streams[-1])
 
 
 @dataclass(slots=True)
@@ -214,6 +232,7 @@ class ServingMemory:
     server: Server
     service: StubService
     listener: MemoryWires
+    scope: trio.CancelScope = field(default_factory=trio.CancelScope)
     stopped: trio.Event = field(default_factory=trio.Event)
 
     @property
@@ -236,7 +255,11 @@ async def serving(
         served = Serving(Server(service, options), service, SocketWires(listener), port)
         async with trio.open_nursery() as nursery:
             await nursery.start(partial(_serve, served))
-            yield served
+            try:
+                yield served
+            finally:
+                for stream in served.streams:
+                    stream.socket.close()
             nursery.cancel_scope.cancel()
 
 
@@ -256,6 +279,7 @@ async def serving_memory(
 async def _serve(served: Serving | ServingMemory, *, task_status: trio.TaskStatus[None]) -> None:
     listeners = [cast(trio.SocketListener, served.listener)]
     try:
-        await served.server.serve(listeners, task_status=task_status)
+        with served.scope:
+            await served.server.serve(listeners, task_status=task_status)
     finally:
         served.stopped.set()

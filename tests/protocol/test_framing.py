@@ -303,7 +303,7 @@ def test_commands_in_front_of_a_broken_frame_come_before_its_error() -> None:
 @pytest.mark.parametrize("encoding", [3, 4, 127, 255])
 def test_an_unknown_encoding_is_refused(encoding: int) -> None:
     with pytest.raises(RemoteProtocolError, match=f"unknown header encoding {encoding}"):
-        decode([prefix(6, 2, encoding) + b"{}"])
+        decode([prefix(1 << 20, 2, encoding)])  # before anything of it has come
 
 
 FOREIGN = [
