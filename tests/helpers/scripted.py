@@ -137,7 +137,8 @@ def scripted_server(script: Script, *, tls: ssl.SSLContext | None = None, receiv
         finally:
             stopping.set()
             farewell.connect(address)
-            for thread in (acceptor, *threads):
+            acceptor.join(PATIENCE)  # then there are no more threads to come
+            for thread in threads:
                 thread.join(PATIENCE)
     assert not any(thread.is_alive() for thread in (acceptor, *threads))
     for failure in failures:

@@ -477,6 +477,28 @@ def test_notifications_leave_before_the_connection_is_closed() -> None:
     assert arrived == [10, 5 * MEGABYTE, 20]
 
 
+@pytest.mark.parametrize("has_poll", [True, False])
+def test_what_the_system_does_not_take_at_once_leaves_when_it_does(
+    has_poll: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not has_poll:
+        monkeypatch.delattr(select, "poll")
+    arrived: list[int] = []
+    reads = threading.Event()
+
+    def script(conversation: Conversation) -> None:
+        assert reads.wait(PATIENCE)
+        arrived.append(len(conversation.read().body))
+
+    with scripted_server(script, receive_buffer=4096) as address:
+        connection = connect_blocking(*address)
+        connection.notify(ECHO, body=bytes(15 * MEGABYTE))
+        assert connection.outgoing > 0
+        threading.Timer(0.05, reads.set).start()  # while it waits below for the server, which says nothing
+        connection.close(grace=PATIENCE)
+    assert arrived == [15 * MEGABYTE]
+
+
 def test_a_server_that_takes_nothing_is_not_waited_for_at_the_end() -> None:
     with scripted_server(Conversation.fall_silent, receive_buffer=4096) as address:
         connection = connect_blocking(*address)
@@ -659,6 +681,13 @@ def test_requests_go_through_tls() -> None:
         for index in reversed(range(10)):
             assert tickets[index].wait().body == b"%d" % index * MEGABYTE
         check_usable(connection)
+
+
+def test_a_tls_record_that_was_read_in_part_is_not_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blocking, "_RECEIVE_SIZE", 100)
+    with connected(scripted_server(Conversation.serve, tls=SERVER_TLS), tls=CLIENT_TLS) as connection:
+        answer = connection.request(ECHO, body=b"x" * 5000, timeout=PATIENCE)
+        assert answer.body == b"x" * 5000
 
 
 def test_a_timeout_leaves_a_tls_connection_usable() -> None:

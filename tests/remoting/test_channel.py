@@ -20,7 +20,6 @@ from pocketmq.protocol.headers.namesrv import GetRouteInfoRequest
 from pocketmq.remoting import channel as channel_module
 from pocketmq.remoting.channel import Channel, ClientChannel
 from pocketmq.remoting.errors import CongestedError, ConnectionLostError, RemotingError, RequestTimeoutError
-from pocketmq.remoting.handlers import Later, Request
 
 JSON, MSGPACK = int(Encoding.JSON), int(Encoding.MSGPACK)
 ROUTE = RequestCode.GET_ROUTEINFO_BY_TOPIC
@@ -339,17 +338,15 @@ def test_an_answer_that_fits_no_frame_gives_way_to_one_that_does(caplog: pytest.
 
 
 def test_promises_are_counted_until_they_are_kept() -> None:
-    channel = a_channel(max_unanswered=5000)
-    promises, owed = list[Later](), list[bool]()
-    for _ in range(5):
-        promises.append(Request(question(body=bytes(1000)), None, channel).later())
+    channel, owed = a_channel(max_unanswered=5000), list[bool]()
+    for cost in (3000, 2000, 1):
+        channel.promised(cost)
         owed.append(channel.owes_too_much)
-    for promise in [*promises, *promises]:  # the second answer to a request is none
-        promise.answer(question().reply(0))
+    for cost in (1, 3000, 2000):
+        channel.settled(cost)
         owed.append(channel.owes_too_much)
-    assert owed == [False, False, True, True, True, True, True, *[False] * 8]
+    assert owed == [False, False, True, False, False, False]
     assert repr(channel).startswith("<Channel 10.0.0.1:10911 0 unanswered")
-    assert len(leave(channel)) == len(promises)
 
 
 def test_the_shim_is_told_when_there_is_something_to_send_and_when_there_is_room() -> None:
