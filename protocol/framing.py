@@ -130,14 +130,15 @@ def encode_frame(command: Command) -> bytes:
     return b"".join((head, command.body)) if command.body else head
 
 
-# The first bytes of what people point at the port by mistake.
+# The first bytes of what people point at the port by mistake, and of what answers on a port taken for ours.
+_HTTP: Final = (b"HTTP", b"GET ", b"HEAD", b"POST", b"PUT ", b"DELE", b"OPTI", b"CONN", b"TRAC", b"PATC")
 _FOREIGN: Final = (
     (b"\x16\x03", "TLS"),
     (b"PRI ", "HTTP/2 (gRPC)"),
     (b"SSH-", "SSH"),
     (b"PROXY ", "the PROXY protocol"),
     (b"\r\n\r\n\x00\r\nQ", "the PROXY protocol"),
-    *((method, "HTTP") for method in (b"GET ", b"HEAD", b"POST", b"PUT ", b"DELE", b"OPTI", b"CONN", b"TRAC", b"PATC")),
+    *((start, "HTTP") for start in _HTTP),
 )
 
 

@@ -20,24 +20,13 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, Final, Self
 
-from pocketmq.protocol.codes import CommandFlag
 from pocketmq.protocol.command import Buffer, Command
 from pocketmq.protocol.errors import RemoteProtocolError
-from pocketmq.protocol.framing import FrameDecoder
-from pocketmq.remoting.channel import ClientChannel
-from pocketmq.remoting.errors import (
-    ConnectError,
-    ConnectionLostError,
-    RemotingError,
-    RequestTimeoutError,
-    connect_error,
-    in_plain_words,
-)
-from pocketmq.remoting.handlers import Dispatcher, Handler
+from pocketmq.remoting.channel import RECEIVE_SIZE
+from pocketmq.remoting.client_channel import NO_HANDLERS, ClientChannel
+from pocketmq.remoting.errors import RemotingError, RequestTimeoutError, connect_error
+from pocketmq.remoting.handlers import Handler
 
-_RECEIVE_SIZE: Final = 256 * 1024
-_RESPONSE: Final = int(CommandFlag.RESPONSE)
-_NO_HANDLERS: Final[Mapping[int, Handler]] = {}
 _NOT_NOW: Final = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 _CATCH_UP: Final = 0.5  # seconds to read what had come in time when it is asked for after its time
 _LONGEST_WAIT: Final = 3600.0  # the system counts milliseconds in 32 bits; who waits longer waits again
@@ -67,21 +56,19 @@ class Ticket:
 
 
 class BlockingConnection(ClientChannel):
-    """One connection to a server, for one thread at a time. `handlers` serve what the server asks of its client."""
+    """One connection to a server, for one thread at a time."""
 
     def __init__(
         self,
         sock: socket.socket,
         address: tuple[str, int],
         *,
-        handlers: Mapping[int, Handler] = _NO_HANDLERS,
+        handlers: Mapping[int, Handler] = NO_HANDLERS,
         offer: bool = True,
     ) -> None:
-        super().__init__(address, offer=offer)
+        super().__init__(address, handlers=handlers, offer=offer)
         sock.setblocking(False)
         self._socket = sock
-        self._dispatch = Dispatcher(handlers)
-        self._decoder = FrameDecoder()
         self._unsent = memoryview(b"")
 
     def __enter__(self) -> Self:
@@ -111,13 +98,14 @@ class BlockingConnection(ClientChannel):
         return ticket
 
     def notify(self, code: int, header: tuple[Any, ...] | None = None, body: Buffer = b"") -> None:
+        if self.is_congested and not self.closed:
+            self.pump(time.monotonic())  # perhaps the server waits to be read
         super().notify(code, header, body)
         self._guard(self._send)
 
     def pump(self, deadline: float) -> None:
         """Wait until bytes can be moved, and move them; at the deadline, tell those whose time is up."""
-        if self.closed:
-            raise ConnectionLostError(f"the connection to {self.name} is closed")
+        self.check_open()
         self._guard(self._exchange, deadline)
 
     def close(self, grace: float = 3.0) -> None:
@@ -135,19 +123,15 @@ class BlockingConnection(ClientChannel):
         try:
             move(*arguments)
         except EOFError as error:
-            within = " within a frame" if self._decoder.pending else ""
-            self._abandon(f"the server closed the connection{within}", error)
-        except OSError as error:
-            self._abandon(f"the connection broke ({in_plain_words(error)})", error)
-        except RemoteProtocolError as error:
-            self._abandon(f"the server's bytes make no sense ({error})", error)
+            self.closed_by_server(error)
+        except (OSError, RemoteProtocolError) as error:
+            self.broke(error)
         except BaseException as error:  # such as the user's Ctrl-C, which may come between two parts of a frame
-            self._abandon(f"the connection was given up ({type(error).__name__})", error)
+            self.end(f"the connection was given up ({type(error).__name__})", error)
             raise
-
-    def _abandon(self, reason: str, cause: BaseException) -> None:
-        self.end(reason, cause)
-        self._socket.close()
+        finally:
+            if self.closed:
+                self._socket.close()
 
     def _exchange(self, deadline: float) -> None:
         self._send()
@@ -178,16 +162,12 @@ class BlockingConnection(ClientChannel):
 
     def _receive(self) -> None:
         try:
-            data = self._socket.recv(_RECEIVE_SIZE)
+            data = self._socket.recv(RECEIVE_SIZE)
         except _NOT_NOW:
             return
         if not data:
             raise EOFError
-        for command in self._decoder.feed(data):
-            if command.flag & _RESPONSE:
-                self.answered(command)
-            else:
-                self._dispatch(command, self)
+        self.received(data)
         if self.owes_too_much:  # only the caller could change that, and not while this call lasts
             raise ConnectionAbortedError("it asks for more than is answered")
 
@@ -207,7 +187,7 @@ def connect_blocking(
     *,
     timeout: float = 3.0,
     tls: ssl.SSLContext | None = None,
-    handlers: Mapping[int, Handler] = _NO_HANDLERS,
+    handlers: Mapping[int, Handler] = NO_HANDLERS,
     offer: bool = True,
 ) -> BlockingConnection:
     """A connection to a server, with TLS if there is a context for it; raises `ConnectError`."""
@@ -221,7 +201,5 @@ def connect_blocking(
         except BaseException:
             sock.close()
             raise
-    except TimeoutError as error:
-        raise ConnectError(f"no connection to {host}:{port} within {timeout:g} s; is the address right?") from error
     except (OSError, UnicodeError) as error:
-        raise connect_error(host, port, error, tls=tls is not None) from error
+        raise connect_error(host, port, error, timeout=timeout, tls=tls is not None) from error

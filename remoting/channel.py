@@ -25,13 +25,16 @@ from pocketmq.protocol.command import NO_FIELDS, Buffer, Command
 from pocketmq.protocol.errors import LocalProtocolError
 from pocketmq.protocol.fields import encode_header
 from pocketmq.protocol.framing import MAX_FRAME, encode_head
-from pocketmq.protocol.negotiation import OFFER, Negotiation
+from pocketmq.protocol.negotiation import OFFER
 from pocketmq.protocol.pending import PendingRequests
 from pocketmq.remoting.errors import CongestedError, ConnectionLostError, RemotingError, RequestTimeoutError
 
 logger = logging.getLogger("pocketmq.remoting")
 
 _ONEWAY: Final = int(CommandFlag.ONEWAY)
+
+RECEIVE_SIZE: Final = 256 * 1024
+"""Bytes to ask for at once: what is there of a burst comes in one piece."""
 
 MAX_UNANSWERED: Final = 64 * 1024 * 1024
 MAX_OUTGOING: Final = 32 * 1024 * 1024
@@ -54,6 +57,7 @@ class Channel:
         self.encoding = int(Encoding.JSON)
         self.closed = False
         self.speaks_pocketmq = False
+        self._end_reason = ""
         self._max_unanswered = max_unanswered
         self._max_outgoing = max_outgoing
         self._unanswered = 0
@@ -97,8 +101,7 @@ class Channel:
         self._pending.pop(opaque)
 
     def _send_request(self, opaque: int, code: int, header: tuple[Any, ...] | None, body: Buffer, flag: int) -> None:
-        if self.closed:
-            raise ConnectionLostError(f"the connection to {self.name} is closed")
+        self.check_open()
         if self._outgoing > self._max_outgoing:
             raise CongestedError(f"{self.name} does not read what it is sent")
         ext_fields = NO_FIELDS if header is None else encode_header(header)
@@ -116,10 +119,10 @@ class Channel:
         """Put the answer to a request into the outbox, if anyone is there who wants it."""
         if request.flag & _ONEWAY or self.closed:
             return
-        if OFFER in request.ext_fields:
-            response = self._accept(request.ext_fields[OFFER], response)
         if self._outgoing > self._max_outgoing:
             response = request.reply(ResponseCode.SYSTEM_BUSY, remark="you do not read your answers; ask again later")
+        if OFFER in request.ext_fields:
+            response = self._accept(request.ext_fields[OFFER], response)
         try:
             self._put(response)
         except LocalProtocolError as error:
@@ -161,6 +164,11 @@ class Channel:
         """When the next of our requests is overdue."""
         return self._pending.earliest_deadline()
 
+    def check_open(self) -> None:
+        """Raise `ConnectionLostError`, with the reason, once the connection has ended."""
+        if self.closed:
+            raise ConnectionLostError(f"the connection to {self.name} has ended: {self._end_reason}")
+
     def take_outbox(self) -> bytes:
         """All that waits to be sent, as one piece; it counts as outgoing until `sent` says otherwise."""
         data = b"".join(self._outbox)
@@ -188,6 +196,7 @@ class Channel:
         if self.closed:
             return
         self.closed = True
+        self._end_reason = reason
         self._outbox.clear()
         for done, code in self._pending.clear():
             error = ConnectionLostError(f"{self.name}: {reason} before it answered request {code}")
@@ -218,21 +227,3 @@ def _tell(done: Done, outcome: Command | RemotingError) -> None:
         done(outcome)
     except Exception:
         logger.exception("the outcome of a request could not be handled: %.200r", outcome)
-
-
-class ClientChannel(Channel):
-    """The end that made the connection: it offers what it would like to speak, and learns what it may."""
-
-    def __init__(self, address: tuple[str, int], *, offer: bool) -> None:
-        super().__init__(address)
-        self.negotiation = Negotiation(offer=offer)
-
-    def answered(self, response: Command) -> None:
-        if not self.negotiation.is_settled:
-            self.negotiation.response(response.opaque, response.ext_fields, response.encoding)
-            self.encoding = self.negotiation.encoding
-            self.speaks_pocketmq = self.negotiation.is_accepted
-        super().answered(response)
-
-    def _request_fields(self, ext_fields: Mapping[str, str], opaque: int) -> Mapping[str, str]:
-        return self.negotiation.request_fields(ext_fields, opaque)

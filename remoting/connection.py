@@ -19,23 +19,15 @@ from typing import Any, Final
 import anyio
 from anyio.abc import ByteStream
 
-from pocketmq.protocol.codes import CommandFlag
 from pocketmq.protocol.command import Buffer, Command
 from pocketmq.protocol.errors import RemoteProtocolError
-from pocketmq.protocol.framing import FrameDecoder
-from pocketmq.remoting.channel import ClientChannel, Done
-from pocketmq.remoting.errors import (
-    ConnectError,
-    RemotingError,
-    RequestTimeoutError,
-    connect_error,
-    in_plain_words,
-)
-from pocketmq.remoting.handlers import Dispatcher, Handler
+from pocketmq.remoting.channel import RECEIVE_SIZE, Done
+from pocketmq.remoting.client_channel import NO_HANDLERS, ClientChannel
+from pocketmq.remoting.errors import RemotingError, RequestTimeoutError, connect_error
+from pocketmq.remoting.handlers import Handler
 
-_RECEIVE_SIZE: Final = 256 * 1024
-_RESPONSE: Final = int(CommandFlag.RESPONSE)
-_NO_HANDLERS: Final[Mapping[int, Handler]] = {}
+# OSError: what TLS objects to.
+_BREAKS: Final = (anyio.BrokenResourceError, anyio.ClosedResourceError, OSError, RemoteProtocolError)
 
 
 class _Outcome:
@@ -53,24 +45,18 @@ class _Outcome:
 
 
 class Connection(ClientChannel):
-    """One connection to a server. `run` is its life; everything else may be called while that goes on.
-
-    `handlers` serve what the server asks of its client. Without `offer` the connection keeps to what every RocketMQ
-    server understands.
-    """
+    """One connection to a server. `run` is its life; everything else may be called while that goes on."""
 
     def __init__(
         self,
         stream: ByteStream,
         address: tuple[str, int],
         *,
-        handlers: Mapping[int, Handler] = _NO_HANDLERS,
+        handlers: Mapping[int, Handler] = NO_HANDLERS,
         offer: bool = True,
     ) -> None:
-        super().__init__(address, offer=offer)
+        super().__init__(address, handlers=handlers, offer=offer)
         self._stream = stream
-        self._dispatch = Dispatcher(handlers)
-        self._decoder = FrameDecoder()
         # Asking AnyIO for an event each time means asking it each time which event loop this is.
         self._new_event: type[anyio.Event] = type(anyio.Event())
         self._writer_wakes: anyio.Event | None = None
@@ -137,23 +123,15 @@ class Connection(ClientChannel):
         try:
             await loop()
         except anyio.EndOfStream as error:
-            within = " within a frame" if self._decoder.pending else ""
-            self.end(f"the server closed the connection{within}", error)
-        except (anyio.BrokenResourceError, anyio.ClosedResourceError, OSError) as error:  # OSError: what TLS objects to
-            self.end(f"the connection broke ({in_plain_words(error)})", error)
-        except RemoteProtocolError as error:
-            self.end(f"the server's bytes make no sense ({error})", error)
+            self.closed_by_server(error)
+        except _BREAKS as error:
+            self.broke(error)
         finally:
             self._life.cancel()
 
     async def _read(self) -> None:
         while True:
-            data = await self._stream.receive(_RECEIVE_SIZE)
-            for command in self._decoder.feed(data):
-                if command.flag & _RESPONSE:
-                    self.answered(command)
-                else:
-                    self._dispatch(command, self)
+            self.received(await self._stream.receive(RECEIVE_SIZE))
             while self.owes_too_much:
                 await self._relieved()
 
@@ -202,10 +180,8 @@ async def connect(host: str, port: int, *, timeout: float, tls: ssl.SSLContext |
             if tls is None:
                 return await anyio.connect_tcp(host, port)
             return await anyio.connect_tcp(host, port, ssl_context=tls, tls_standard_compatible=False)
-    except TimeoutError as error:
-        raise ConnectError(f"no connection to {host}:{port} within {timeout:g} s; is the address right?") from error
     except (OSError, UnicodeError, anyio.BrokenResourceError, anyio.EndOfStream) as error:
-        raise connect_error(host, port, error, tls=tls is not None) from error
+        raise connect_error(host, port, error, timeout=timeout, tls=tls is not None) from error
 
 
 @asynccontextmanager
@@ -215,7 +191,7 @@ async def open_connection(
     *,
     timeout: float = 3.0,
     tls: ssl.SSLContext | None = None,
-    handlers: Mapping[int, Handler] = _NO_HANDLERS,
+    handlers: Mapping[int, Handler] = NO_HANDLERS,
     offer: bool = True,
 ) -> AsyncIterator[Connection]:
     """A connection for the length of a block; what was sent in the block has left when it ends."""

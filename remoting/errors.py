@@ -39,8 +39,10 @@ def in_plain_words(error: BaseException) -> str:
     return str(error) or type(error).__name__
 
 
-def connect_error(host: str, port: int, error: Exception, *, tls: bool) -> ConnectError:
+def connect_error(host: str, port: int, error: Exception, *, timeout: float, tls: bool) -> ConnectError:
     """What to tell a user who cannot reach a server: what happened, and what to look at next."""
+    if isinstance(error, TimeoutError):
+        return ConnectError(f"no connection to {host}:{port} within {timeout:g} s; is the address right?")
     if isinstance(error, socket.gaierror | UnicodeError):
         hint = "is the address right?"
     elif tls:

@@ -21,9 +21,10 @@ import trio
 from pocketmq.protocol.codes import ResponseCode
 from pocketmq.protocol.errors import RemoteProtocolError
 from pocketmq.protocol.framing import FrameDecoder, encode_frame
+from pocketmq.remoting.channel import RECEIVE_SIZE
 from pocketmq.remoting.handlers import Dispatcher, Service
 from pocketmq.remoting.peer import Peer
-from pocketmq.remoting.session import RECEIVE_SIZE, Session
+from pocketmq.remoting.session import Session
 from pocketmq.remoting.tls import Tls, accept_stream
 
 logger = logging.getLogger("pocketmq.remoting")

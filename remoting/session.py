@@ -10,12 +10,12 @@ import trio
 from pocketmq.protocol.codes import CommandFlag
 from pocketmq.protocol.errors import RemoteProtocolError
 from pocketmq.protocol.framing import FrameDecoder
+from pocketmq.remoting.channel import RECEIVE_SIZE
 from pocketmq.remoting.handlers import Dispatcher, Service
 from pocketmq.remoting.peer import Peer
 
 logger = logging.getLogger("pocketmq.remoting")
 
-RECEIVE_SIZE: Final = 256 * 1024
 _FLUSH_SIZE: Final = 1024 * 1024  # a burst of small requests may ask for much: no more than this piles up
 _RESPONSE: Final = int(CommandFlag.RESPONSE)
 _SLOWEST: Final = 16 * 1024  # bytes a second: a large frame gets the time that it takes at this rate

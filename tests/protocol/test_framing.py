@@ -308,6 +308,7 @@ def test_an_unknown_encoding_is_refused(encoding: int) -> None:
 
 FOREIGN = [
     (b"GET / HTTP/1.1\r\n", "HTTP"),
+    (b"HTTP/1.1 400 Bad Request\r\n", "HTTP"),
     (b"HEAD / HTTP/1.1\r\n", "HTTP"),
     (b"POST /rocketmq HTTP/1.1\r\n", "HTTP"),
     (b"PUT /x HTTP/1.1\r\n", "HTTP"),

@@ -18,7 +18,7 @@ from pocketmq.protocol.framing import MAX_FRAME, FrameDecoder, encode_frame
 from pocketmq.protocol.headers.clients import ConsumerGroupRequest
 from pocketmq.protocol.headers.namesrv import GetRouteInfoRequest
 from pocketmq.remoting import channel as channel_module
-from pocketmq.remoting.channel import Channel, ClientChannel
+from pocketmq.remoting.channel import Channel
 from pocketmq.remoting.errors import CongestedError, ConnectionLostError, RemotingError, RequestTimeoutError
 
 JSON, MSGPACK = int(Encoding.JSON), int(Encoding.MSGPACK)
@@ -42,10 +42,6 @@ class Watched(Channel):
 
 def a_channel(**limits: int) -> Channel:
     return Channel(("10.0.0.1", 10911), **limits)
-
-
-def a_client(*, offer: bool = True) -> ClientChannel:
-    return ClientChannel(("10.0.0.1", 10911), offer=offer)
 
 
 def ask(channel: Channel, outcomes: list[Outcome], deadline: float = math.inf, body: bytes = b"") -> int:
@@ -245,7 +241,7 @@ def test_after_the_end_nothing_is_sent() -> None:
     channel = a_channel()
     ask(channel, [])
     channel.end("it was time")
-    with pytest.raises(ConnectionLostError, match=r"10\.0\.0\.1:10911 is closed"):
+    with pytest.raises(ConnectionLostError, match=r"10\.0\.0\.1:10911 has ended"):
         ask(channel, [])
     with pytest.raises(ConnectionLostError):
         channel.notify(ROUTE)
@@ -264,7 +260,7 @@ def test_a_waiter_that_asks_again_at_the_end_is_refused() -> None:
 
     channel.begin(ROUTE, done=again)
     channel.end("it was time")
-    assert refusals == ["the connection to 10.0.0.1:10911 is closed"]
+    assert refusals == ["the connection to 10.0.0.1:10911 has ended: it was time"]
 
 
 # --- a peer that does not read
@@ -359,105 +355,6 @@ def test_the_shim_is_told_when_there_is_something_to_send_and_when_there_is_room
     channel.settled(1)
     channel.end("it was time")
     assert (channel.filled, channel.eased) == (2, 3)
-
-
-# --- what a client may speak
-
-
-def first_exchange(client: ClientChannel, ext_fields: dict[str, str]) -> Command:
-    """The client's first request, and the server's answer to it."""
-    opaque = ask(client, [])
-    (request,) = leave(client)
-    client.answered(reply_to(opaque, ext_fields))
-    return request
-
-
-def test_the_offer_is_in_the_first_request_only() -> None:
-    client = a_client()
-    for _ in range(3):
-        client.begin(ROUTE, GetRouteInfoRequest("T"), done=ignore)
-    fields = [request.ext_fields for request in leave(client)]
-    assert fields == [{"topic": "T", "PMQ_SER": "2"}, {"topic": "T"}, {"topic": "T"}]
-
-
-def test_a_notification_carries_no_offer_because_nobody_would_answer_it() -> None:
-    client = a_client()
-    client.notify(ROUTE)
-    (notification,) = leave(client)
-    assert notification.ext_fields == {}
-    assert first_exchange(client, ACCEPTED).ext_fields == {"PMQ_SER": "2"}
-    assert client.encoding == MSGPACK
-
-
-def test_msgpack_is_used_once_it_was_accepted() -> None:
-    client = a_client()
-    assert first_exchange(client, ACCEPTED).encoding == JSON
-    assert client.speaks_pocketmq
-    assert client.negotiation.capabilities == {"records", "bulk"}
-    ask(client, [])
-    client.notify(ROUTE)
-    assert [request.encoding for request in leave(client)] == [MSGPACK, MSGPACK]
-
-
-def test_until_the_offer_is_answered_everything_is_json() -> None:
-    client = a_client()
-    for _ in range(3):
-        ask(client, [])
-    client.answered(reply_to(2, ACCEPTED))  # this is not the request with the offer
-    ask(client, [])
-    assert {request.encoding for request in leave(client)} == {JSON}
-
-
-@pytest.mark.parametrize("fields", [{}, {"brokerVersion": "513"}, {"PMQ_CAP": "records"}])
-def test_a_rocketmq_is_spoken_to_in_json(fields: dict[str, str]) -> None:
-    client = a_client()
-    first_exchange(client, fields)
-    ask(client, [])
-    (request,) = leave(client)
-    assert request.encoding == JSON
-    assert not client.speaks_pocketmq
-
-
-def test_without_an_offer_nothing_is_learnt() -> None:
-    client = a_client(offer=False)
-    assert first_exchange(client, ACCEPTED).ext_fields == {}
-    assert (client.encoding, client.speaks_pocketmq) == (JSON, False)
-
-
-def test_an_offer_counts_even_if_its_answer_comes_too_late() -> None:
-    client, outcomes = a_client(), list[Outcome]()
-    opaque = ask(client, outcomes, deadline=1.0)
-    client.expire(1.0)
-    client.answered(reply_to(opaque, ACCEPTED))
-    assert [type(outcome) for outcome in outcomes] == [RequestTimeoutError]
-    assert client.encoding == MSGPACK
-
-
-def test_an_answer_in_json_to_a_request_in_msgpack_is_an_answer() -> None:
-    client, outcomes = a_client(), list[Outcome]()
-    first_exchange(client, ACCEPTED)
-    opaque = ask(client, outcomes)
-    client.answered(reply_to(opaque, encoding=JSON))
-    assert outcomes == [reply_to(opaque)]
-    assert client.encoding == MSGPACK
-
-
-def test_a_connection_that_ends_in_its_first_exchange_in_msgpack_broke_on_it() -> None:
-    client = a_client()
-    first_exchange(client, ACCEPTED)
-    assert not client.negotiation.broke_on_msgpack
-    ask(client, [])
-    client.end("the server closed the connection")
-    assert client.negotiation.broke_on_msgpack
-
-
-def test_a_connection_that_has_seen_an_answer_in_msgpack_did_not_break_on_it() -> None:
-    client = a_client()
-    first_exchange(client, ACCEPTED)
-    client.answered(reply_to(ask(client, []), encoding=MSGPACK))
-    ask(client, [])
-    client.end("the server closed the connection")
-    assert not client.negotiation.broke_on_msgpack
 
 
 # --- all of it together, against a model

@@ -513,7 +513,7 @@ async def test_a_broken_connection_tells_everyone_who_waits_why(last: list[bytes
         assert outcome.__cause__ is not None
     assert stream.is_closed  # and `run` has returned, else the task group would still wait
     assert repr(connection) == "<Connection server:9876 closed, 0 pending>"
-    with pytest.raises(ConnectionLostError, match="server:9876 is closed"):
+    with pytest.raises(ConnectionLostError, match="server:9876 has ended"):
         await connection.request(ECHO, timeout=math.inf)
     with pytest.raises(ConnectionLostError):
         connection.notify(ECHO)
