@@ -94,6 +94,7 @@ class Channel:
         opaque = self._pending.next_opaque()
         self._send_request(opaque, code, header, body, 0)
         self._pending.add(opaque, (done, code), deadline)
+        self._expecting(deadline)
         return opaque
 
     def withdraw(self, opaque: int) -> None:
@@ -216,6 +217,9 @@ class Channel:
 
     def _filled(self) -> None:
         """There is something to send."""
+
+    def _expecting(self, deadline: float) -> None:
+        """There is a request to be answered by then."""
 
     def _eased(self) -> None:
         """There is room again, or nothing to wait for."""

@@ -10,7 +10,6 @@ a new one is for its owner to decide.
 
 from __future__ import annotations
 
-import math
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -21,7 +20,7 @@ from anyio.abc import ByteStream
 
 from pocketmq.protocol.command import Buffer, Command
 from pocketmq.protocol.errors import RemoteProtocolError
-from pocketmq.remoting.channel import RECEIVE_SIZE, Done
+from pocketmq.remoting.channel import RECEIVE_SIZE
 from pocketmq.remoting.client_channel import NO_HANDLERS, ClientChannel
 from pocketmq.remoting.errors import RemotingError, RequestTimeoutError, connect_error
 from pocketmq.remoting.handlers import Handler
@@ -81,20 +80,6 @@ class Connection(ClientChannel):
             return outcome.value
         assert outcome.value is not None
         raise outcome.value
-
-    def begin(
-        self,
-        code: int,
-        header: tuple[Any, ...] | None = None,
-        body: Buffer = b"",
-        *,
-        done: Done,
-        deadline: float = math.inf,
-    ) -> int:
-        opaque = super().begin(code, header, body, done=done, deadline=deadline)
-        if deadline < self._until_overdue.deadline:
-            self._until_overdue.deadline = deadline
-        return opaque
 
     async def run(self) -> None:
         """Read and write until the server goes, breaks the protocol, or `close` is called; then close the stream."""
@@ -156,6 +141,10 @@ class Connection(ClientChannel):
                 await self._relieved()
             return
         raise RequestTimeoutError(f"{self.name} did not take request {code} within {timeout:g} s")
+
+    def _expecting(self, deadline: float) -> None:
+        if deadline < self._until_overdue.deadline:
+            self._until_overdue.deadline = deadline
 
     def _filled(self) -> None:
         if self._writer_wakes is not None:

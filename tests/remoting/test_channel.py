@@ -10,22 +10,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from talking import ROUTE, Outcome, ask, ignore, leave, reply_to
 
 from pocketmq.protocol.codes import CommandFlag, Encoding, Language, RequestCode, ResponseCode
 from pocketmq.protocol.command import Command
 from pocketmq.protocol.errors import LocalProtocolError
-from pocketmq.protocol.framing import MAX_FRAME, FrameDecoder, encode_frame
+from pocketmq.protocol.framing import MAX_FRAME, encode_frame
 from pocketmq.protocol.headers.clients import ConsumerGroupRequest
 from pocketmq.protocol.headers.namesrv import GetRouteInfoRequest
 from pocketmq.remoting import channel as channel_module
 from pocketmq.remoting.channel import Channel
-from pocketmq.remoting.errors import CongestedError, ConnectionLostError, RemotingError, RequestTimeoutError
+from pocketmq.remoting.errors import CongestedError, ConnectionLostError, RequestTimeoutError
 
-JSON, MSGPACK = int(Encoding.JSON), int(Encoding.MSGPACK)
-ROUTE = RequestCode.GET_ROUTEINFO_BY_TOPIC
 ACCEPTED = {"PMQ_SER": "2", "PMQ_CAP": "records,bulk"}
-
-Outcome = Command | RemotingError
 
 
 class Watched(Channel):
@@ -42,25 +39,6 @@ class Watched(Channel):
 
 def a_channel(**limits: int) -> Channel:
     return Channel(("10.0.0.1", 10911), **limits)
-
-
-def ask(channel: Channel, outcomes: list[Outcome], deadline: float = math.inf, body: bytes = b"") -> int:
-    return channel.begin(ROUTE, None, body, done=outcomes.append, deadline=deadline)
-
-
-def ignore(outcome: Outcome) -> None:
-    """For requests of which only the bytes matter."""
-
-
-def leave(channel: Channel) -> list[Command]:
-    """What a write would carry, and would have sent."""
-    data = channel.take_outbox()
-    channel.sent(len(data))
-    return list(FrameDecoder().feed(data))
-
-
-def reply_to(opaque: int, ext_fields: dict[str, str] | None = None, encoding: int = JSON) -> Command:
-    return Command(0, ext_fields or {}, opaque=opaque, flag=CommandFlag.RESPONSE, encoding=encoding)
 
 
 def question(opaque: int = 1, flag: int = 0, **fields: Any) -> Command:

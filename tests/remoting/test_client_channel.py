@@ -2,47 +2,21 @@
 
 from __future__ import annotations
 
-import math
-
 import pytest
+from talking import JSON, MSGPACK, ROUTE, Outcome, ask, ignore, leave, reply_to
 
-from pocketmq.protocol.codes import CommandFlag, Encoding, RequestCode
 from pocketmq.protocol.command import Command
 from pocketmq.protocol.errors import RemoteProtocolError
-from pocketmq.protocol.framing import FrameDecoder, encode_frame
+from pocketmq.protocol.framing import encode_frame
 from pocketmq.protocol.headers.namesrv import GetRouteInfoRequest
-from pocketmq.remoting.channel import Channel
 from pocketmq.remoting.client_channel import NO_HANDLERS, ClientChannel
-from pocketmq.remoting.errors import ConnectionLostError, RemotingError, RequestTimeoutError
+from pocketmq.remoting.errors import ConnectionLostError, RequestTimeoutError
 
-JSON, MSGPACK = int(Encoding.JSON), int(Encoding.MSGPACK)
-ROUTE = RequestCode.GET_ROUTEINFO_BY_TOPIC
 ACCEPTED = {"PMQ_SER": "2", "PMQ_CAP": "records,bulk"}
-
-Outcome = Command | RemotingError
 
 
 def a_client(*, offer: bool = True) -> ClientChannel:
     return ClientChannel(("10.0.0.1", 10911), handlers=NO_HANDLERS, offer=offer)
-
-
-def ask(channel: Channel, outcomes: list[Outcome], deadline: float = math.inf, body: bytes = b"") -> int:
-    return channel.begin(ROUTE, None, body, done=outcomes.append, deadline=deadline)
-
-
-def ignore(outcome: Outcome) -> None:
-    """For requests of which only the bytes matter."""
-
-
-def leave(channel: Channel) -> list[Command]:
-    """What a write would carry, and would have sent."""
-    data = channel.take_outbox()
-    channel.sent(len(data))
-    return list(FrameDecoder().feed(data))
-
-
-def reply_to(opaque: int, ext_fields: dict[str, str] | None = None, encoding: int = JSON) -> Command:
-    return Command(0, ext_fields or {}, opaque=opaque, flag=CommandFlag.RESPONSE, encoding=encoding)
 
 
 def test_what_is_received_goes_to_whom_it_concerns() -> None:
