@@ -12,11 +12,12 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from pocketmq.protocol.bodies import Body
 from pocketmq.protocol.fields import Field, codec
-from pocketmq.protocol.requests import REQUESTS, RequestSpec, Users
+from pocketmq.protocol.requests import REQUESTS, Content, RequestSpec, Users
 
 _SUMMARY: Final = ("code", "name", "served by", "sent by")
-_FIELDS: Final = ("header", "field", "type", "if absent")
+_FIELDS: Final = ("part of", "field", "type", "if absent")
 
 
 @click.group()
@@ -51,9 +52,18 @@ def _summary(request: RequestSpec) -> Sequence[str]:
 
 
 def _fields(request: RequestSpec) -> Iterable[Sequence[str]]:
-    for which, header in (("request", request.request), ("response", request.response)):
+    for which, header, body in (
+        ("request", request.request, request.request_body),
+        ("response", request.response, request.response_body),
+    ):
         for field in codec(header).fields:
             yield which, field.wire, field.kind.value, _if_absent(field)
+        if body is not None:
+            yield which, "(body)", _body(body), ""
+
+
+def _body(body: type[Body] | Content) -> str:
+    return body.value if isinstance(body, Content) else f"JSON: {', '.join(body.members())}"
 
 
 def _if_absent(field: Field) -> str:

@@ -70,6 +70,11 @@ class Body:
     _codec: ClassVar[Codec]
 
     @classmethod
+    def members(cls) -> tuple[str, ...]:
+        """The names of the members on the wire."""
+        return tuple(name for name, _, _ in cls._codec.writers)
+
+    @classmethod
     def from_json(cls, data: bytes | bytearray | memoryview | str) -> Self:
         """Read a document; raises `RemoteProtocolError`."""
         return cls.from_value(fastjson.loads(data))

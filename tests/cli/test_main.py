@@ -39,7 +39,7 @@ def test_codes_says_who_serves_and_who_sends_a_request() -> None:
 def test_codes_shows_the_headers_of_a_request_by_code_or_name(argument: str) -> None:
     _, summary, titles, *fields = cells(run("codes", argument))
     assert summary[:3] == ["31", "GET_MIN_OFFSET", "broker"]
-    assert titles == ["header", "field", "type", "if absent"]
+    assert titles == ["part of", "field", "type", "if absent"]
     assert ["request", "queueId", "int32", "refused"] in fields
     assert ["response", "offset", "int64", "refused"] in fields
 
@@ -48,6 +48,12 @@ def test_codes_shows_the_default_of_a_field_as_it_is_written_on_the_wire() -> No
     fields = cells(run("codes", "SEND_MESSAGE"))
     assert ["request", "unitMode", "boolean", "false"] in fields
     assert ["request", "properties", "text", ""] in fields
+
+
+def test_codes_shows_the_bodies_of_a_request_and_of_its_answer() -> None:
+    assert ["request", "(body)", "body of a message", ""] in cells(run("codes", "SEND_MESSAGE"))
+    assert ["response", "(body)", "JSON: consumerIdList", ""] in cells(run("codes", "38"))
+    assert not [row for row in cells(run("codes", "GET_MAX_OFFSET")) if "(body)" in row]
 
 
 def test_codes_draws_a_table_on_a_terminal() -> None:
