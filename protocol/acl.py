@@ -19,9 +19,6 @@ SIGNATURE = "Signature"
 
 _UNIQUE_KEY_QUERY = "_UNIQUE_KEY_QUERY"
 
-# RocketMQ 4.9.3, the last version whose Java client signs its header classes only and not every field it sends.
-_LAST_PARTIAL_SIGNER = 399
-
 
 def signature_content(ext_fields: Mapping[str, str], body: Buffer = b"") -> bytes:
     """The bytes that a request's signature covers."""
@@ -48,15 +45,13 @@ def signed_fields(
     return fields
 
 
-def verify(secret: str, ext_fields: Mapping[str, str], body: Buffer = b"", *, version: int) -> bool:
-    """Whether a request from a peer of that version was signed with the secret.
+def verify(secret: str, ext_fields: Mapping[str, str], body: Buffer = b"") -> bool:
+    """Whether a request was signed with the secret.
 
-    Go's client sends its token without signing it, and old Java clients do so with the mark of a query by unique
+    Go's client sends its token without signing it, and Java up to 4.9.3 does so with the mark of a query by unique
     key. What can be learnt from the time this takes is which of those fields the request has, nothing more.
     """
-    uncovered = [SECURITY_TOKEN] if SECURITY_TOKEN in ext_fields else []
-    if _UNIQUE_KEY_QUERY in ext_fields and version <= _LAST_PARTIAL_SIGNER:
-        uncovered.append(_UNIQUE_KEY_QUERY)
+    uncovered = [name for name in (SECURITY_TOKEN, _UNIQUE_KEY_QUERY) if name in ext_fields]
     given = _utf8(ext_fields.get(SIGNATURE, ""))
     matches = False
     for leave_out in product(*((None, name) for name in uncovered)):

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from pocketmq.protocol.codes import MessageFlag
-from pocketmq.protocol.command import Buffer
+from pocketmq.protocol.command import Buffer, check_buffer
 from pocketmq.protocol.errors import LocalProtocolError, RemoteProtocolError
 from pocketmq.protocol.message import RecordView, decode_record, encode_record
 from pocketmq.protocol.properties import MAX_PROPERTIES_BYTES
@@ -41,6 +41,7 @@ def encode_batch(items: Iterable[BatchItem]) -> bytes:
 
 
 def _encode_item(item: BatchItem) -> tuple[Buffer, ...]:
+    check_buffer(item.body)
     properties = item.properties_text.encode("utf-8", "replace")
     if len(properties) > MAX_PROPERTIES_BYTES:
         raise LocalProtocolError(f"properties of {len(properties)} bytes are too long")

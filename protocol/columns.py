@@ -1,4 +1,4 @@
-"""A run of stored records -> numpy columns, with no Python object for each record.
+"""A run of stored records -> numpy columns, without decoding one record after the other.
 
 Ingest, recovery, dispatch and the readers of pulled bodies all handle thousands of records at once. Here a record
 is a row, and a column is read for all rows in one step, when it is asked for. The layout stands in `message.py`.

@@ -26,6 +26,14 @@ Buffer = bytes | memoryview
 NO_FIELDS: Final[Mapping[str, str]] = {}
 
 
+def check_buffer(body: object) -> None:
+    """Raise `LocalProtocolError` unless it is bytes: of a view of anything else, the length counts something else."""
+    if isinstance(body, memoryview) and not (body.itemsize == 1 and body.contiguous):
+        raise LocalProtocolError(f"a body is bytes; this is a view of {body.format!r} with shape {body.shape}")
+    if not isinstance(body, bytes | bytearray | memoryview):
+        raise LocalProtocolError(f"a body is bytes; this is a {type(body).__name__}")
+
+
 class Command(NamedTuple):
     """One request or response. Its body may be a view of the bytes it came in: copy what is to be kept."""
 
@@ -125,9 +133,9 @@ def _parse_json(header: bytes) -> _Parts:
     return (
         get("code"),
         _LANGUAGE_CODES.get(language, _OTHER) if type(language) is str else _OTHER,
-        get("version", 0),
-        get("opaque", 0),
-        get("flag", 0),
+        0 if (version := get("version")) is None else version,
+        0 if (opaque := get("opaque")) is None else opaque,
+        0 if (flag := get("flag")) is None else flag,
         get("remark"),
         get("extFields"),
     )

@@ -28,11 +28,21 @@ from pocketmq.protocol.errors import LocalProtocolError, RemoteProtocolError
 
 MAX_DEPTH: Final = 64  # RocketMQ's deepest body has nine levels; recursion over a document must stay harmless
 
+MAX_DIALECT: Final = 4 * 1024 * 1024
+"""The largest document that is more than plain JSON: reading one takes some hundred times as long."""
+
+MAX_INTEGER_KEYS: Final = 65_536
+"""Bare integer keys of one object: who chooses integers chooses their hashes, and can make a large table slow."""
+
 
 class ObjectKey(tuple[tuple[Any, Any], ...]):
     """An object that is the key of a map: its members in the order they were written."""
 
     __slots__ = ()
+
+    def __hash__(self) -> int:
+        # Of text, whose hash nobody outside knows: the numbers in a key could be chosen so that all hashes are one.
+        return hash(repr(self))
 
 
 def loads(data: bytes | bytearray | memoryview | str) -> Any:
@@ -42,8 +52,10 @@ def loads(data: bytes | bytearray | memoryview | str) -> Any:
         return _Reader(raw).document()
     try:
         value = orjson.loads(raw)
-    except orjson.JSONDecodeError:
-        return _Reader(raw).document()
+    except orjson.JSONDecodeError as error:
+        if len(raw) <= _SMALL or _DIALECT.search(raw):
+            return _Reader(raw).document()
+        raise RemoteProtocolError(f"unreadable JSON at character {error.pos}: {error.msg}") from None
     if raw.count(b"{") + raw.count(b"[") > MAX_DEPTH and _too_deep(value):
         return _Reader(raw).document()  # which refuses it and knows the place
     return value
@@ -61,6 +73,8 @@ def _too_deep(value: Any) -> bool:
     return bool(level)
 
 
+_SMALL: Final = 64 * 1024  # a document that is read at once, if only to say what is wrong with it
+_DIALECT: Final = re.compile(rb"[{,][ \t\r\n]*+-?+[0-9]++[ \t\r\n]*+:|\}[ \t\r\n]*+:")  # an integer key, an object key
 _BLANKS: Final = re.compile(r"[ \t\r\n]*+")
 _SCALAR: Final = re.compile(
     r'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
@@ -73,6 +87,8 @@ class _Reader:
     """Reads one document of the dialect; `room` is how many levels may still open."""
 
     def __init__(self, raw: bytes) -> None:
+        if len(raw) > MAX_DIALECT:
+            raise RemoteProtocolError(f"JSON that is not plain, of {len(raw)} bytes: {MAX_DIALECT} are read")
         try:
             self._text = raw.decode()
         except UnicodeDecodeError as error:
@@ -96,9 +112,11 @@ class _Reader:
                 return self._scalar()
 
     def _object(self, room: int) -> dict[str | int | ObjectKey, Any]:
-        members = {}
+        members: dict[str | int | ObjectKey, Any] = {}
         for _ in self._items(room, "}"):
             key = self._key(room - 1)
+            if type(key) is int and len(members) >= MAX_INTEGER_KEYS:
+                self._fail(f"more than {MAX_INTEGER_KEYS} integer keys")
             self._take(":")
             members[key] = self._value(room - 1)
         return members

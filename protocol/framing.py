@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from pocketmq.protocol.codes import Encoding
-from pocketmq.protocol.command import Command, decode_command, header_bytes
+from pocketmq.protocol.command import Command, check_buffer, decode_command, header_bytes
 from pocketmq.protocol.errors import LocalProtocolError, RemoteProtocolError
 
 MAX_FRAME: Final = 16 * 1024 * 1024
@@ -72,6 +72,11 @@ class FrameDecoder:
             self._started = True
         self._partial += view[position:]
 
+    def check_end(self) -> None:
+        """The stream has ended: raise if what is left of it cannot have been the start of a frame."""
+        if self._partial and self._partial[0]:  # the lengths of frames have 24 bits
+            raise self._refusal(bytes(self._partial[:8]))
+
     def _bounds(self, data: bytes | bytearray, position: int) -> tuple[int, int, int]:
         """Encoding, end of the header and end of the frame that begins at `position`."""
         length, word = _unpack_prefix(data, position)
@@ -113,13 +118,15 @@ class FrameDecoder:
 
 def encode_head(command: Command) -> bytes:
     """All of a command's frame but its body, so that a large body need not be copied to be sent."""
-    header = header_bytes(command)
+    header, body = header_bytes(command), command.body
+    if type(body) is not bytes:
+        check_buffer(body)
     header_length = len(header)
-    length = 4 + header_length + len(command.body)
+    length = 4 + header_length + len(body)
     if length > _MAX_LENGTH or header_length > MAX_HEADER:
         raise LocalProtocolError(
             f"a frame holds {MAX_FRAME} bytes, {MAX_HEADER} of them header: "
-            f"{header_length} of header and {len(command.body)} of body do not fit"
+            f"{header_length} of header and {len(body)} of body do not fit"
         )
     return _pack_prefix(length, command.encoding << 24 | header_length) + header
 

@@ -6,8 +6,6 @@ compute what `String.hashCode` computes: h = 31·h + unit over UTF-16 units, wra
 
 from __future__ import annotations
 
-import struct
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -24,15 +22,25 @@ _LONGEST_COLUMN = 128
 
 def java_hash(text: str) -> int:
     """`text.hashCode()` of Java. A lone surrogate is a unit like any other."""
+    if len(text) > _LONGEST_COLUMN:
+        return _hash_long(text)
     code = 0
-    for unit in text.encode("ascii") if text.isascii() else _utf16_units(text):
+    for unit in text.encode("ascii") if text.isascii() else _utf16_units(text).tolist():
         code = (31 * code + unit) & 0xFFFFFFFF
     return (code ^ 0x80000000) - 0x80000000
 
 
-def _utf16_units(text: str) -> tuple[int, ...]:
-    encoded = text.encode("utf-16-le", "surrogatepass")
-    return struct.unpack(f"<{len(encoded) // 2}H", encoded)
+def _hash_long(text: str) -> int:
+    """The sum of all units, each times a power of 31: the last times 1, the one before times 31, and so on."""
+    units = _utf16_units(text)
+    powers = np.full(len(units), 31, np.uint32)
+    powers[-1] = 1
+    np.multiply.accumulate(powers[::-1], out=powers[::-1])
+    return int((units * powers).sum(dtype=np.uint32).view(np.int32))
+
+
+def _utf16_units(text: str) -> NDArray[np.uint16]:
+    return np.frombuffer(text.encode("utf-16-le", "surrogatepass"), "<u2")
 
 
 def tags_code(tag: str | None) -> int:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from pocketmq.protocol.codes import MessageFlag
-from pocketmq.protocol.command import Buffer
+from pocketmq.protocol.command import Buffer, check_buffer
 from pocketmq.protocol.compression import decompress
 from pocketmq.protocol.errors import LocalProtocolError, RemoteProtocolError
 from pocketmq.protocol.hashes import body_crc
@@ -73,6 +73,7 @@ class MessageRecord(NamedTuple):
 
 def encode_record(record: MessageRecord) -> bytes:
     """The bytes of a record. CRC, lengths, version and the IPv6 bits of the sys flag follow from the content."""
+    check_buffer(record.body)
     topic = record.topic.encode("utf-8", "replace")
     properties = record.properties_text.encode("utf-8", "replace")
     if len(topic) > MAX_TOPIC_BYTES_V2:

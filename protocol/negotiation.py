@@ -41,14 +41,17 @@ class Negotiation:
         self._awaiting: int | None = None
         self._msgpack_sent = False
 
-    def request_fields(self, ext_fields: Mapping[str, str], opaque: int) -> Mapping[str, str]:
-        """The ext fields of a request that is answered, asked for each of them: the first also carries the offer."""
-        if not self._offer:
+    def request_fields(self, ext_fields: Mapping[str, str]) -> Mapping[str, str]:
+        """The ext fields of a request that is answered: the first also carries the offer."""
+        return {**ext_fields, OFFER: _MSGPACK_TEXT} if self._offer else ext_fields
+
+    def sent(self, opaque: int) -> None:
+        """Such a request is on its way."""
+        if self._offer:
+            self._offer = False
+            self._awaiting = opaque
+        else:
             self._msgpack_sent = self.encoding == _MSGPACK
-            return ext_fields
-        self._offer = False
-        self._awaiting = opaque
-        return {**ext_fields, OFFER: _MSGPACK_TEXT}
 
     def response(self, opaque: int, ext_fields: Mapping[str, str], encoding: int) -> None:
         """Learn from a response until there is nothing more to learn (`is_settled`).

@@ -14,6 +14,7 @@ from typing import Any, Final, TypeAlias
 from pocketmq.protocol import bodies
 from pocketmq.protocol.bodies import Body
 from pocketmq.protocol.codes import RequestCode, ResponseCode
+from pocketmq.protocol.framing import MAX_FRAME
 from pocketmq.protocol.headers import NoFields, admin, clients, consume, namesrv, pop, produce
 
 HeaderType = type[tuple[Any, ...]]
@@ -51,6 +52,9 @@ class Content(Enum):
     CONFIG = "lines of name=value"
 
 
+MAX_PARSED_BODY: Final = 1024 * 1024
+"""The largest body of a request that is parsed in one go; only a broker that registers its topics may send more."""
+
 BodyType: TypeAlias = type[Body] | Content | None
 """What a body is; None where there is none."""
 
@@ -82,6 +86,12 @@ class RequestSpec:
     answers_with_header: tuple[ResponseCode, ...] = _FOUND
     request_body: BodyType = None
     response_body: BodyType = None  # of a successful response; it may be absent where there is nothing to tell
+
+    @property
+    def body_limit(self) -> int:
+        """How many bytes of body a request may have."""
+        is_parsed = self.request_body is Content.CONFIG or isinstance(self.request_body, type)
+        return MAX_PARSED_BODY if is_parsed and self.code != RequestCode.REGISTER_BROKER else MAX_FRAME
 
 
 _R = RequestCode

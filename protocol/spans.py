@@ -150,13 +150,13 @@ class Spans:
         # Each row gets a separator behind it, so that pieces never run across rows.
         data = np.full(offsets[-1], mark, np.uint8)
         self.copy_to(data, offsets[:-1])
-        ends = np.flatnonzero(data == mark)
-        starts = np.zeros_like(ends)
-        starts[1:] = ends[:-1] + 1
-        pieces_per_row = np.diff(np.searchsorted(ends, offsets))
-        rows = np.repeat(np.arange(len(self)), pieces_per_row)
-        kept = np.flatnonzero(starts < ends)
-        return rows[kept], Spans(data, starts[kept], ends[kept])
+        inside = data != mark
+        begins = inside.copy()
+        begins[1:] &= ~inside[:-1]
+        starts = np.flatnonzero(begins)
+        ends = np.flatnonzero(inside[:-1] & ~inside[1:]) + 1
+        rows = np.searchsorted(offsets, starts, side="right") - 1
+        return rows, Spans(data, starts, ends)
 
     def views(self) -> Iterator[memoryview]:
         """The strings one by one, not copied."""

@@ -12,6 +12,7 @@ much never meets a client that does not read; and what the server asks of its cl
 
 from __future__ import annotations
 
+import math
 import select
 import socket
 import ssl
@@ -24,11 +25,12 @@ from pocketmq.protocol.command import Buffer, Command
 from pocketmq.protocol.errors import RemoteProtocolError
 from pocketmq.remoting.channel import RECEIVE_SIZE
 from pocketmq.remoting.client_channel import NO_HANDLERS, ClientChannel
-from pocketmq.remoting.errors import RemotingError, RequestTimeoutError, connect_error
+from pocketmq.remoting.errors import RemotingError, RequestTimeoutError, check_port, connect_error
 from pocketmq.remoting.handlers import Handler
 
 _NOT_NOW: Final = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 _CATCH_UP: Final = 0.5  # seconds to read what had come in time when it is asked for after its time
+_FORGOTTEN: Final = 60.0  # seconds after its time at which a request is given up for which nobody waits
 _LONGEST_WAIT: Final = 3600.0  # the system counts milliseconds in 32 bits; who waits longer waits again
 
 
@@ -70,6 +72,7 @@ class BlockingConnection(ClientChannel):
         sock.setblocking(False)
         self._socket = sock
         self._unsent = memoryview(b"")
+        self._next_overdue = math.inf
 
     def __enter__(self) -> Self:
         return self
@@ -135,11 +138,19 @@ class BlockingConnection(ClientChannel):
 
     def _exchange(self, deadline: float) -> None:
         self._send()
+        patience = 0.0
         if self._wait(deadline):
             self._receive()
             self._send()  # what was answered on the way need not wait for the next call
-        elif time.monotonic() >= deadline:
-            self.expire(deadline)
+            patience = _FORGOTTEN  # more may have come in time and not be read yet
+        overdue = time.monotonic() - patience
+        if overdue >= self._next_overdue:
+            self.expire(overdue)
+            self._next_overdue = self.earliest_deadline()
+
+    def _expecting(self, opaque: int, deadline: float) -> None:
+        super()._expecting(opaque, deadline)
+        self._next_overdue = min(self._next_overdue, deadline)
 
     def _send(self) -> None:
         """Send what the system takes without waiting."""
@@ -191,6 +202,7 @@ def connect_blocking(
     offer: bool = True,
 ) -> BlockingConnection:
     """A connection to a server, with TLS if there is a context for it; raises `ConnectError`."""
+    check_port(host, port)
     try:
         sock = socket.create_connection((host, port), timeout)
         try:

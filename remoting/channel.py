@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Final
 
 from pocketmq.protocol.codes import CommandFlag, Encoding, ResponseCode
@@ -79,7 +79,7 @@ class Channel:
 
     def notify(self, code: int, header: tuple[Any, ...] | None = None, body: Buffer = b"") -> None:
         """Send a request that wants no answer."""
-        self._send_request(self._pending.next_opaque(), code, header, body, _ONEWAY)
+        self._send_request(self._request(self._pending.next_opaque(), code, header, body, _ONEWAY))
 
     def begin(
         self,
@@ -92,27 +92,28 @@ class Channel:
     ) -> int:
         """Send a request; `done` is called with its outcome unless it is withdrawn by the number that is returned."""
         opaque = self._pending.next_opaque()
-        self._send_request(opaque, code, header, body, 0)
+        self._send_request(self._offering(self._request(opaque, code, header, body, 0)))
         self._pending.add(opaque, (done, code), deadline)
-        self._expecting(deadline)
+        self._expecting(opaque, deadline)
         return opaque
 
     def withdraw(self, opaque: int) -> None:
         """Nobody waits for the answer any more."""
         self._pending.pop(opaque)
 
-    def _send_request(self, opaque: int, code: int, header: tuple[Any, ...] | None, body: Buffer, flag: int) -> None:
+    def _request(self, opaque: int, code: int, header: tuple[Any, ...] | None, body: Buffer, flag: int) -> Command:
+        ext_fields = NO_FIELDS if header is None else encode_header(header)
+        return Command(code, ext_fields, body, opaque, flag, encoding=self.encoding)
+
+    def _send_request(self, request: Command) -> None:
         self.check_open()
         if self._outgoing > self._max_outgoing:
             raise CongestedError(f"{self.name} does not read what it is sent")
-        ext_fields = NO_FIELDS if header is None else encode_header(header)
-        if not flag & _ONEWAY:
-            ext_fields = self._request_fields(ext_fields, opaque)
-        self._put(Command(code, ext_fields, body, opaque, flag, encoding=self.encoding))
+        self._put(request)
 
-    def _request_fields(self, ext_fields: Mapping[str, str], opaque: int) -> Mapping[str, str]:
-        """The ext fields of a request that is answered; a client adds its offer to the first one."""
-        return ext_fields
+    def _offering(self, request: Command) -> Command:
+        """A request that will be answered; a client adds its offer to the first one."""
+        return request
 
     # --- requests of the other end ---
 
@@ -218,8 +219,8 @@ class Channel:
     def _filled(self) -> None:
         """There is something to send."""
 
-    def _expecting(self, deadline: float) -> None:
-        """There is a request to be answered by then."""
+    def _expecting(self, opaque: int, deadline: float) -> None:
+        """There is a request on its way that is to be answered by then."""
 
     def _eased(self) -> None:
         """There is room again, or nothing to wait for."""

@@ -59,5 +59,11 @@ class ClientChannel(Channel):
         else:
             self.end(f"the connection broke ({in_plain_words(cause)})", cause)
 
-    def _request_fields(self, ext_fields: Mapping[str, str], opaque: int) -> Mapping[str, str]:
-        return self.negotiation.request_fields(ext_fields, opaque)
+    def _offering(self, request: Command) -> Command:
+        if self.negotiation.is_settled:
+            return request
+        return request._replace(ext_fields=self.negotiation.request_fields(request.ext_fields))
+
+    def _expecting(self, opaque: int, deadline: float) -> None:
+        if not self.negotiation.is_settled:
+            self.negotiation.sent(opaque)

@@ -22,7 +22,7 @@ from pocketmq.protocol.command import Buffer, Command
 from pocketmq.protocol.errors import RemoteProtocolError
 from pocketmq.remoting.channel import RECEIVE_SIZE
 from pocketmq.remoting.client_channel import NO_HANDLERS, ClientChannel
-from pocketmq.remoting.errors import RemotingError, RequestTimeoutError, connect_error
+from pocketmq.remoting.errors import RemotingError, RequestTimeoutError, check_port, connect_error
 from pocketmq.remoting.handlers import Handler
 
 # OSError: what TLS objects to.
@@ -142,7 +142,8 @@ class Connection(ClientChannel):
             return
         raise RequestTimeoutError(f"{self.name} did not take request {code} within {timeout:g} s")
 
-    def _expecting(self, deadline: float) -> None:
+    def _expecting(self, opaque: int, deadline: float) -> None:
+        super()._expecting(opaque, deadline)
         if deadline < self._until_overdue.deadline:
             self._until_overdue.deadline = deadline
 
@@ -164,6 +165,7 @@ class Connection(ClientChannel):
 
 async def connect(host: str, port: int, *, timeout: float, tls: ssl.SSLContext | None = None) -> ByteStream:
     """A stream to a server, with TLS if there is a context for it; raises `ConnectError`."""
+    check_port(host, port)
     try:
         with anyio.fail_after(timeout):
             if tls is None:

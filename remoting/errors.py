@@ -39,6 +39,12 @@ def in_plain_words(error: BaseException) -> str:
     return str(error) or type(error).__name__
 
 
+def check_port(host: str, port: int) -> None:
+    """Refuse what is no port: some systems would take the lower 16 bits, and reach another server."""
+    if not 0 < port < 65536:
+        raise ConnectError(f"no connection to {host}:{port}: a port is a number from 1 to 65535")
+
+
 def connect_error(host: str, port: int, error: Exception, *, timeout: float, tls: bool) -> ConnectError:
     """What to tell a user who cannot reach a server: what happened, and what to look at next."""
     if isinstance(error, TimeoutError):

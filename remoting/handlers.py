@@ -15,7 +15,7 @@ from pocketmq.protocol.codes import ResponseCode
 from pocketmq.protocol.command import NO_FIELDS, Buffer, Command
 from pocketmq.protocol.errors import RemoteProtocolError
 from pocketmq.protocol.fields import codec, encode_header
-from pocketmq.protocol.requests import REQUESTS
+from pocketmq.protocol.requests import REQUESTS, RequestSpec
 from pocketmq.remoting.channel import Channel
 from pocketmq.remoting.errors import Refusal
 
@@ -113,9 +113,7 @@ class Dispatcher:
     """Calls the handler of a request and turns whatever comes of it into an answer."""
 
     def __init__(self, handlers: Mapping[int, Handler]) -> None:
-        self._routes = {
-            int(code): (codec(REQUESTS[code].request).decode, handler) for code, handler in handlers.items()
-        }
+        self._routes = {int(code): _route(REQUESTS[code], handler) for code, handler in handlers.items()}
 
     def __call__(self, command: Command, channel: Channel) -> None:
         """Handle one request; its answer, if there is one already, is put into the channel's outbox."""
@@ -123,8 +121,10 @@ class Dispatcher:
         if route is None:
             answer: Answer = _unsupported(command)
         else:
-            decode, handler = route
+            decode, body_limit, handler = route
             try:
+                if len(command.body) > body_limit:
+                    raise RemoteProtocolError(f"a body of {len(command.body)} bytes; the limit is {body_limit}")
                 answer = handler(_new(Request, (command, decode(command.ext_fields), channel)))
             except Exception as error:
                 answer = _failed(command, error, channel)
@@ -132,6 +132,11 @@ class Dispatcher:
             channel.send_answer(command, answer)
         elif isinstance(answer, Later):
             answer.count()
+
+
+def _route(request: RequestSpec, handler: Handler) -> tuple[Callable[[Mapping[str, str]], Any], int, Handler]:
+    """What to know of a request code when a request comes."""
+    return codec(request.request).decode, request.body_limit, handler
 
 
 def _unsupported(command: Command) -> Command:

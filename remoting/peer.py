@@ -6,6 +6,7 @@ as the answer to a held pull, is sent by a task made for it; whoever sends takes
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
@@ -17,7 +18,9 @@ from pocketmq.protocol.negotiation import accept
 from pocketmq.remoting.channel import Channel
 from pocketmq.remoting.errors import RemotingError
 
-_PIECE: Final = 4 * 1024 * 1024  # a peer that takes this much at a time is not idle, however slow it is
+logger = logging.getLogger("pocketmq.remoting")
+
+_PIECE: Final = 256 * 1024  # a peer that takes this much at a time is not idle, however slow it is
 
 
 @dataclass(slots=True)
@@ -108,6 +111,9 @@ class Peer(Channel):
             await self._send()
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
             self.end("the connection broke", error)  # its own task notices by itself
+        except Exception as error:  # this task is the server's: nothing may leave it
+            logger.exception("sending to %s failed", self.name)
+            self.end("what was to be sent could not be", error)
 
     async def _send(self) -> None:
         self._sending = True

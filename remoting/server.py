@@ -32,6 +32,7 @@ logger = logging.getLogger("pocketmq.remoting")
 _SWEEP_INTERVAL: Final = 1.0
 _SWEEP_AT_ONCE: Final = 1000  # connections, about a millisecond; then the others get their turn
 _QUIET: Final = 1.0  # seconds without a byte after which a peer is taken to send no more
+_LARGEST_REFUSED: Final = 6 * 1024 * 1024  # the largest message and its header; so many bytes for each refusal
 _REFUSED: Final = ""  # under this name, which is no address, the connections above the limits are counted
 
 
@@ -194,7 +195,7 @@ class Server:
             return
         with self._briefly(self._options.refusal_timeout):
             stream = await accept_stream(socket_stream, self._options.tls)
-            decoder = FrameDecoder(max_frame=RECEIVE_SIZE)
+            decoder = FrameDecoder(max_frame=_LARGEST_REFUSED)
             answers: list[bytes] = []
             while not answers and (data := await stream.receive_some(RECEIVE_SIZE)):
                 answers = [

@@ -18,7 +18,7 @@ logger = logging.getLogger("pocketmq.remoting")
 
 _FLUSH_SIZE: Final = 1024 * 1024  # a burst of small requests may ask for much: no more than this piles up
 _RESPONSE: Final = int(CommandFlag.RESPONSE)
-_SLOWEST: Final = 16 * 1024  # bytes a second: a large frame gets the time that it takes at this rate
+_SLOWEST: Final = 128 * 1024  # bytes a second: a large frame gets the time that it takes at this rate
 
 
 class Session:
@@ -79,6 +79,7 @@ class Session:
         while not self._finishing:
             data = await self._receive()
             if not data:
+                self._decoder.check_end()
                 return
             await self._handle(data)
 

@@ -11,6 +11,7 @@ from typing import Final
 import trio
 
 from pocketmq.protocol.errors import RemoteProtocolError
+from pocketmq.protocol.framing import foreign_protocol
 
 _HANDSHAKE: Final = b"\x16"  # a plain frame begins with 0x00: its length has 24 bits
 
@@ -35,8 +36,8 @@ async def accept_stream(stream: trio.SocketStream, tls: Tls | None) -> trio.abc.
     """The stream to speak through: the plain one, or TLS on top of it."""
     if tls is None or tls.mode is TlsMode.DISABLED:
         return stream
-    first = await stream.socket.recv(1, socket.MSG_PEEK)
-    if first == _HANDSHAKE:
+    first = await stream.socket.recv(8, socket.MSG_PEEK)
+    if first.startswith(_HANDSHAKE):
         secure = trio.SSLStream(stream, tls.context, server_side=True, https_compatible=True)
         try:
             await secure.do_handshake()
@@ -47,5 +48,6 @@ async def accept_stream(stream: trio.SocketStream, tls: Tls | None) -> trio.abc.
             raise  # the client went away
         return secure
     if tls.mode is TlsMode.ENFORCING and first:
-        raise RemoteProtocolError("this is no TLS, and this server speaks nothing else")
+        protocol = foreign_protocol(first) or "not TLS"
+        raise RemoteProtocolError(f"this is {protocol}, and this server speaks nothing but TLS")
     return stream

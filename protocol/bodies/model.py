@@ -11,7 +11,7 @@ a scalar (`str`, `int`, `float`, `bool`, `bytes` as base64), an enum, another bo
 
 Null is the same as absent; an absent member takes its default, and only one without a default is missed.
 Members that nobody knows are kept in `extra` and written back, so files and newer peers lose nothing. Writing
-sorts members by name, as RocketMQ does.
+sorts members by name, as RocketMQ does. Bodies compare by value and cannot be keys: most hold maps.
 """
 
 from __future__ import annotations

@@ -24,7 +24,10 @@ from pocketmq.protocol.compression import decompress
 from pocketmq.protocol.errors import RemoteProtocolError
 
 _ZLIB: Final = 0x78
-_MAX_INFLATED: Final = 64 * 1024 * 1024  # a million topics; a frame could inflate to 200 times that
+# A frame could inflate to a thousand times its size; uncompressed, no body is larger than a frame.
+_MAX_INFLATED: Final = 16 * 1024 * 1024
+_MAX_BLOCK: Final = 64 * 1024
+_MAX_BLOCKS: Final = 100_000
 _TOPICS_ALONE_BEFORE: Final = 37  # 3.0.11
 _MAPPINGS_SINCE: Final = version_ordinal(5, 0, 0)
 _TOPIC: Final = ("topicName", "readQueueNums", "writeQueueNums", "perm", "topicFilterType", "attributes")
@@ -92,7 +95,10 @@ class _Blocks:
         return self._take(self._integer())
 
     def many(self) -> Iterator[bytes]:
-        for _ in range(self._integer()):
+        count = self._integer()
+        if not 0 <= count <= _MAX_BLOCKS:
+            raise RemoteProtocolError(f"register body: {count} blocks in a row: {_MAX_BLOCKS} are read")
+        for _ in range(count):
             yield self.one()
 
     def end(self) -> None:
@@ -105,6 +111,6 @@ class _Blocks:
 
     def _take(self, size: int) -> bytes:
         start, self._at = self._at, self._at + size
-        if size < 0 or self._at > len(self._data):
+        if not 0 <= size <= _MAX_BLOCK or self._at > len(self._data):
             raise RemoteProtocolError(f"register body: no block of {size} bytes at {start}")
         return self._data[start : self._at]

@@ -14,7 +14,6 @@ from pocketmq.protocol.framing import FrameDecoder
 
 REQUESTS = vectors("acl", "request")
 
-OLD, NEW = 399, 400
 fields_strategy = st.dictionaries(st.text(max_size=5), st.text(max_size=5), max_size=5)
 
 
@@ -44,15 +43,14 @@ def test_whatever_a_java_server_accepts_is_accepted() -> None:
     for case in REQUESTS:
         for expect in expectations(case):
             if expect["server"]["accepts"]:
-                version = case.get("version", NEW)
-                assert verify(case["secret"], expect["fields"], body_of(case), version=version)
+                assert verify(case["secret"], expect["fields"], body_of(case))
 
 
 def test_a_header_class_is_signed_as_by_java() -> None:
     (case,) = vectors("acl", "header")
     expect = case["expect"]
     assert signature_content(expect["fields"], b"hi").hex() == expect["content"]
-    assert verify("12345678", expect["fields"], b"hi", version=NEW)
+    assert verify("12345678", expect["fields"], b"hi")
 
 
 @pytest.mark.parametrize(
@@ -68,7 +66,7 @@ def test_a_header_class_is_signed_as_by_java() -> None:
 )
 def test_known_requests_have_known_signatures(fields: dict[str, str], body: bytes, signature: str) -> None:
     assert sign("12345678", fields, body) == sign("12345678", fields, memoryview(body)) == signature
-    assert verify("12345678", fields | {"Signature": signature}, body, version=NEW)
+    assert verify("12345678", fields | {"Signature": signature}, body)
 
 
 def test_requests_that_clients_were_seen_to_sign_verify() -> None:
@@ -78,9 +76,9 @@ def test_requests_that_clients_were_seen_to_sign_verify() -> None:
         fields = command.ext_fields
         if "Signature" in fields:
             signers.add(frame.client)
-            assert verify("12345678", fields, command.body, version=command.version)
-            assert not verify("12345679", fields, command.body, version=command.version)
-            assert not verify("12345678", fields, bytes(command.body) + b"!", version=command.version)
+            assert verify("12345678", fields, command.body)
+            assert not verify("12345679", fields, command.body)
+            assert not verify("12345678", fields, bytes(command.body) + b"!")
     assert signers == {
         "go-2.1.2",
         "java-4.9.7",
@@ -98,40 +96,38 @@ def test_values_are_taken_in_the_order_of_their_names() -> None:
 
 def test_any_change_is_noticed() -> None:
     fields = signed_fields("key", "secret", {"topic": "T", "queueId": "1"}, b"body", "token")
-    assert verify("secret", fields, b"body", version=NEW)
-    assert not verify("other", fields, b"body", version=NEW)
-    assert not verify("secret", fields, b"bodY", version=NEW)
-    assert not verify("secret", fields | {"topic": "U"}, b"body", version=NEW)
-    assert not verify("secret", fields | {"SecurityToken": "other"}, b"body", version=NEW)
-    assert not verify("secret", fields | {"AccessKey": "admin"}, b"body", version=NEW)
+    assert verify("secret", fields, b"body")
+    assert not verify("other", fields, b"body")
+    assert not verify("secret", fields, b"bodY")
+    assert not verify("secret", fields | {"topic": "U"}, b"body")
+    assert not verify("secret", fields | {"SecurityToken": "other"}, b"body")
+    assert not verify("secret", fields | {"AccessKey": "admin"}, b"body")
 
 
 @pytest.mark.parametrize("signature", ["", "?", "é", "\ud83d", "A" * 1000])
 def test_a_signature_that_is_none_is_refused(signature: str) -> None:
-    assert not verify("secret", {"topic": "T", "Signature": signature}, version=NEW)
+    assert not verify("secret", {"topic": "T", "Signature": signature})
 
 
 def test_an_unsigned_request_is_refused() -> None:
-    assert not verify("secret", {"topic": "T"}, version=NEW)
+    assert not verify("secret", {"topic": "T"})
 
 
 def test_go_may_leave_its_token_out_of_the_signature() -> None:
     fields = {"topic": "T", "AccessKey": "key"}
     signed = fields | {"SecurityToken": "token", "Signature": sign("secret", fields)}
-    assert verify("secret", signed, version=OLD)
-    assert verify("secret", signed, version=NEW)
+    assert verify("secret", signed)
 
 
 @pytest.mark.parametrize("token", [{}, {"SecurityToken": "token"}])
-def test_only_old_clients_may_leave_the_unique_key_query_out(token: dict[str, str]) -> None:
+def test_the_unique_key_query_may_be_left_out_of_the_signature(token: dict[str, str]) -> None:
     fields = {"topic": "T", "AccessKey": "key"}
     covered = fields | {"_UNIQUE_KEY_QUERY": "true"}
     without = covered | token | {"Signature": sign("secret", fields)}
     including = covered | token | {"Signature": sign("secret", covered)}
-    assert verify("secret", without, version=OLD)
-    assert not verify("secret", without, version=NEW)
-    assert verify("secret", including, version=OLD)
-    assert verify("secret", including, version=NEW)
+    assert verify("secret", without)
+    assert verify("secret", including)
+    assert not verify("other", without)
 
 
 def test_a_lone_surrogate_is_signed_as_a_question_mark() -> None:
@@ -142,10 +138,9 @@ def test_a_lone_surrogate_is_signed_as_a_question_mark() -> None:
 @given(fields_strategy, st.binary(max_size=20), st.text(), st.none() | st.text())
 def test_what_is_signed_verifies(fields: dict[str, str], body: bytes, secret: str, token: str | None) -> None:
     signed = signed_fields("key", secret, fields, body, token)
-    assert verify(secret, signed, body, version=NEW)
-    assert verify(secret, signed, body, version=OLD)
+    assert verify(secret, signed, body)
 
 
 @given(fields_strategy, st.binary(max_size=20))
 def test_garbage_does_not_verify(fields: dict[str, str], body: bytes) -> None:
-    assert not verify("secret", fields, body, version=OLD)
+    assert not verify("secret", fields, body)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import struct
 import zlib
+from array import array
 from collections.abc import Callable
 from typing import Any
 
@@ -274,3 +275,8 @@ def test_a_damaged_inner_batch_gives_only_a_remote_protocol_error(data: st.DataO
     body[data.draw(st.integers(0, len(body) - 1))] = data.draw(st.integers(0, 255))
     with contextlib.suppress(RemoteProtocolError):
         assert all(record.crc_ok() for record in expand_inner_batch(outer(bytes(body)), 1000))
+
+
+def test_a_view_of_something_else_than_bytes_is_no_body() -> None:
+    with pytest.raises(LocalProtocolError, match="a body is bytes; this is a view of 'i'"):
+        encode_batch([KNOWN._replace(body=memoryview(array("i", [1, 2])))])

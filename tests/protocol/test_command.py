@@ -242,8 +242,14 @@ def test_an_ext_value_that_is_no_scalar_is_refused(value: str) -> None:
         from_json(f'{{"code":1,"extFields":{{"a":"b","v":{value}}}}}')
 
 
+def test_a_header_number_that_is_null_is_absent() -> None:
+    command = from_json('{"code":1,"opaque":null,"flag":null,"version":null}')
+    assert (command.opaque, command.flag, command.version) == (0, 0, 0)
+    with pytest.raises(RemoteProtocolError, match="a 32-bit header number expected"):
+        from_json('{"code":null}')
+
+
 BAD_NUMBERS = [
-    "null",
     '""',
     '"x"',
     '" 1"',

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from pocketmq.protocol import fastjson
 from pocketmq.protocol.errors import LocalProtocolError, RemoteProtocolError
-from pocketmq.protocol.fastjson import MAX_DEPTH, ObjectKey, dumps, loads
+from pocketmq.protocol.fastjson import MAX_DEPTH, MAX_DIALECT, MAX_INTEGER_KEYS, ObjectKey, dumps, loads
 
 int64s = st.integers(-(2**63), 2**63 - 1)
 texts = st.text(st.characters(codec="utf-8"), max_size=10)
@@ -205,9 +205,42 @@ def test_many_brackets_side_by_side_are_not_deep() -> None:
 @pytest.mark.parametrize("opener", ["[", '{"a":', "{0:", "{{", '{{"a":'])
 def test_endless_nesting_is_refused_before_it_harms(opener: str) -> None:
     before = time.perf_counter()
-    with pytest.raises(RemoteProtocolError, match="nested deeper"):
+    with pytest.raises(RemoteProtocolError, match=r"nested deeper|depth limit|expected a string key"):
         loads(opener * 200_000)
     assert time.perf_counter() - before < 1
+
+
+# --- what would take too long
+
+
+def test_keys_cannot_be_chosen_so_that_all_have_one_hash() -> None:
+    """-1 and -2 have the same hash in CPython, and so have all tuples that differ in nothing else."""
+    keys = [ObjectKey(enumerate(-1 - (number >> bit & 1) for bit in range(8))) for number in range(256)]
+    assert len({hash(tuple(key)) for key in keys}) == 1
+    assert len({hash(key) for key in keys}) == 256
+    assert len({*keys, *keys}) == 256
+
+
+def test_only_so_many_keys_of_one_object_may_be_integers() -> None:
+    def document(count: int) -> str:
+        return "{" + ",".join(f"{number}:0" for number in range(count)) + "}"
+
+    assert len(loads(document(MAX_INTEGER_KEYS))) == MAX_INTEGER_KEYS
+    with pytest.raises(RemoteProtocolError, match=f"more than {MAX_INTEGER_KEYS} integer keys"):
+        loads(document(MAX_INTEGER_KEYS + 1))
+
+
+@pytest.mark.parametrize("piece", ["{0:0}", '{{"a":0}:0}', '{"$ref":"$"}'])
+def test_a_large_document_is_plain_or_refused(piece: str) -> None:
+    fill = '"' + "x" * MAX_DIALECT + '"'
+    with pytest.raises(RemoteProtocolError, match="not plain"):
+        loads(f"[{fill},{piece}]")
+    assert loads(f"[{fill}]") == ["x" * MAX_DIALECT]
+
+
+def test_a_large_document_with_a_mistake_is_refused_without_reading_it_twice() -> None:
+    with pytest.raises(RemoteProtocolError, match="unreadable JSON at character 5242881: "):
+        loads('["' + "x" * 5_242_878 + '",]')
 
 
 # --- garbage

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import struct
 import tracemalloc
+from array import array
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import pytest
 from fixtures import captured_frames
@@ -285,6 +287,47 @@ def test_a_header_of_our_own_that_is_too_long_is_refused(encoding: Encoding) -> 
     assert decode([encode_frame(fits)]) == [fits]
     with pytest.raises(LocalProtocolError, match="do not fit"):
         encode_frame(fits._replace(ext_fields={"a": "x" * MAX_HEADER}))
+
+
+NOT_BYTES = [
+    "text",
+    [1, 2],
+    None,
+    memoryview(array("i", [1, 2])),
+    memoryview(bytes(12)).cast("B", (3, 4))[::2],
+    memoryview(bytes(12))[::2],
+]
+
+
+@pytest.mark.parametrize("body", NOT_BYTES)
+def test_a_body_that_is_not_bytes_is_refused_before_anything_is_sent(body: Any) -> None:
+    with pytest.raises(LocalProtocolError, match="a body is bytes; this is a"):
+        encode_frame(ROUTE_QUERY._replace(body=body))
+
+
+@pytest.mark.parametrize("body", [b"body", memoryview(b"body"), memoryview(b"a body!")[2:6], bytearray(b"body")])
+def test_bytes_of_any_kind_are_sent(body: Any) -> None:
+    assert encode_frame(ROUTE_QUERY._replace(body=body)) == encode_frame(ROUTE_QUERY._replace(body=b"body"))
+
+
+# --- how a stream ends
+
+
+@pytest.mark.parametrize("rest", [b"", b"\0", encode_frame(ROUTE_QUERY)[:9]])
+def test_a_stream_may_end_anywhere_in_a_frame(rest: bytes) -> None:
+    decoder = FrameDecoder()
+    assert list(decoder.feed(encode_frame(ROUTE_QUERY) + rest)) == [ROUTE_QUERY]
+    decoder.check_end()
+
+
+@pytest.mark.parametrize(
+    ("rest", "problem"), [(b"GET", "out of range"), (b"SSH-", "this is SSH"), (b"\x16\x03", "TLS")]
+)
+def test_what_was_never_going_to_be_a_frame_is_found_out_at_the_end(rest: bytes, problem: str) -> None:
+    decoder = FrameDecoder()
+    assert list(decoder.feed(rest)) == []
+    with pytest.raises(RemoteProtocolError, match=problem):
+        decoder.check_end()
 
 
 # --- what is not ours

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import struct
 import zlib
+from array import array
 from collections.abc import Callable, Iterator
 
 import lz4.frame
@@ -504,3 +505,8 @@ def test_a_wrong_number_is_named(offset: int, form: str, value: int, problem: st
     struct.pack_into(form, damaged, offset, value)
     with pytest.raises(RemoteProtocolError, match=problem):
         decode_record(bytes(damaged))
+
+
+def test_a_view_of_something_else_than_bytes_is_no_body() -> None:
+    with pytest.raises(LocalProtocolError, match="a body is bytes; this is a view of 'i'"):
+        encode_record(KNOWN._replace(body=memoryview(array("i", [1, 2]))))

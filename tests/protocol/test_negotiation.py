@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 from fixtures import captured_frames
 
@@ -14,10 +16,17 @@ JSON, MSGPACK = int(Encoding.JSON), int(Encoding.MSGPACK)
 ACCEPTED = {"PMQ_SER": "2", "PMQ_CAP": "records,bulk"}
 
 
+def ask(negotiation: Negotiation, opaque: int, fields: Mapping[str, str] = NO_FIELDS) -> Mapping[str, str]:
+    """Send a request; what fields it has."""
+    sent = negotiation.request_fields(fields)
+    negotiation.sent(opaque)
+    return sent
+
+
 def offered() -> Negotiation:
     """A client that has made its offer in request 5."""
     negotiation = Negotiation()
-    negotiation.request_fields(NO_FIELDS, 5)
+    ask(negotiation, 5)
     return negotiation
 
 
@@ -37,13 +46,19 @@ def test_a_server_accepts_msgpack_if_it_is_among_what_is_offered(offer: str, acc
 
 def test_the_first_request_and_no_other_carries_the_offer() -> None:
     negotiation = Negotiation()
-    assert negotiation.request_fields({"topic": "T"}, 5) == {"topic": "T", "PMQ_SER": "2"}
-    assert negotiation.request_fields({"topic": "T"}, 6) == {"topic": "T"}
+    assert ask(negotiation, 5, {"topic": "T"}) == {"topic": "T", "PMQ_SER": "2"}
+    assert ask(negotiation, 6, {"topic": "T"}) == {"topic": "T"}
+
+
+def test_a_request_that_was_never_sent_carried_no_offer() -> None:
+    negotiation = Negotiation()
+    negotiation.request_fields({"topic": "too large for a frame"})
+    assert ask(negotiation, 6, {"topic": "T"}) == {"topic": "T", "PMQ_SER": "2"}
 
 
 def test_the_fields_of_the_caller_are_not_changed() -> None:
     fields = {"topic": "T"}
-    Negotiation().request_fields(fields, 5)
+    Negotiation().request_fields(fields)
     assert fields == {"topic": "T"}
 
 
@@ -109,7 +124,7 @@ def test_only_the_answer_to_the_offer_counts() -> None:
 def test_without_an_offer_everything_is_settled() -> None:
     negotiation = Negotiation(offer=False)
     assert negotiation.is_settled
-    assert negotiation.request_fields({"topic": "T"}, 5) == {"topic": "T"}
+    assert ask(negotiation, 5, {"topic": "T"}) == {"topic": "T"}
     negotiation.response(5, ACCEPTED, JSON)
     assert negotiation.encoding == JSON
 
@@ -122,7 +137,7 @@ def test_real_servers_ignored_the_offer() -> None:
             asked.add(frame.exchange)
         elif frame.exchange in asked:
             negotiation = Negotiation()
-            negotiation.request_fields(NO_FIELDS, command.opaque)
+            ask(negotiation, command.opaque)
             negotiation.response(command.opaque, command.ext_fields, command.encoding)
             assert negotiation.is_settled
             assert not negotiation.is_accepted
@@ -137,7 +152,7 @@ def test_a_connection_that_is_lost_in_its_first_exchange_in_msgpack_broke_on_it(
     negotiation = offered()
     broke = [negotiation.broke_on_msgpack]
     negotiation.response(5, ACCEPTED, JSON)
-    negotiation.request_fields(NO_FIELDS, 6)
+    ask(negotiation, 6)
     broke.append(negotiation.broke_on_msgpack)
     negotiation.response(6, {}, MSGPACK)
     broke.append(negotiation.broke_on_msgpack)
@@ -146,7 +161,7 @@ def test_a_connection_that_is_lost_in_its_first_exchange_in_msgpack_broke_on_it(
 
 def test_a_connection_that_is_lost_before_msgpack_was_used_did_not_break_on_it() -> None:
     negotiation = offered()
-    negotiation.request_fields(NO_FIELDS, 6)
+    ask(negotiation, 6)
     negotiation.response(5, ACCEPTED, JSON)
     assert not negotiation.broke_on_msgpack
 
@@ -154,7 +169,7 @@ def test_a_connection_that_is_lost_before_msgpack_was_used_did_not_break_on_it()
 def test_a_connection_that_speaks_json_did_not_break_on_msgpack() -> None:
     negotiation = offered()
     negotiation.response(5, {}, JSON)
-    negotiation.request_fields(NO_FIELDS, 6)
+    ask(negotiation, 6)
     assert not negotiation.broke_on_msgpack
 
 

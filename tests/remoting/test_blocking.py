@@ -47,7 +47,7 @@ from pocketmq.remoting.errors import (
 from pocketmq.remoting.handlers import Answer, Later, Request
 
 JSON, MSGPACK = int(Encoding.JSON), int(Encoding.MSGPACK)
-ECHO = RequestCode.HEART_BEAT
+ECHO = RequestCode.GET_BROKER_RUNTIME_INFO
 CHANGED = RequestCode.NOTIFY_CONSUMER_IDS_CHANGED
 GROUP = ConsumerGroupRequest("G")
 SOON = 0.03  # a timeout that is meant to pass
@@ -206,7 +206,7 @@ def answer_all_but_the_first(conversation: Conversation) -> None:
 
 def test_a_timeout_names_the_request_and_leaves_the_connection_usable() -> None:
     with connected(scripted_server(answer_all_but_the_first)) as connection:
-        with pytest.raises(RequestTimeoutError, match="did not answer request 34 in time"):
+        with pytest.raises(RequestTimeoutError, match="did not answer request 28 in time"):
             connection.request(ECHO, timeout=SOON)
         check_usable(connection)
         check_usable(connection)
@@ -220,8 +220,35 @@ def test_no_time_at_all_is_a_timeout_too(timeout: float) -> None:
         assert "0 pending" in repr(connection)
 
 
+def test_requests_that_nobody_waits_for_are_given_up_some_time_after_theirs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blocking, "_FORGOTTEN", 0.0)
+
+    def script(conversation: Conversation) -> None:
+        conversation.read()
+        conversation.answer(conversation.read(), body=b"second")
+        conversation.fall_silent()
+
+    with connected(scripted_server(script)) as connection:
+        connection.submit(ECHO, timeout=0.0)
+        assert connection.request(ECHO, body=b"second", timeout=PATIENCE).body == b"second"
+        assert "0 pending" in repr(connection)
+
+
+@pytest.mark.parametrize("port", [-1, 0, 65536, 75412])  # 75412 is 9876 in 16 bits
+def test_what_is_no_port_is_not_dialled(port: int) -> None:
+    with pytest.raises(ConnectError, match="a port is a number from 1 to 65535"):
+        connect_blocking("127.0.0.1", port)
+
+
+def answer_the_first_only(conversation: Conversation) -> None:
+    first = conversation.read()
+    conversation.read()
+    conversation.answer(first, body=b"too late")
+    conversation.fall_silent()
+
+
 def test_a_later_request_with_an_earlier_deadline_times_out_first() -> None:
-    with connected(scripted_server(answer_all_but_the_first)) as connection:
+    with connected(scripted_server(answer_the_first_only)) as connection:
         patient = connection.submit(ECHO, timeout=PATIENCE)
         connection.notify(ECHO)  # lets the server go on to answer the first
         with pytest.raises(RequestTimeoutError):
@@ -371,10 +398,10 @@ def send_half(conversation: Conversation) -> None:
 @pytest.mark.parametrize(
     ("script", "reason"),
     [
-        (close, "the server closed the connection before it answered request 34"),
-        (close_hard, "the connection broke (Connection reset by peer) before it answered request 34"),
-        (send_garbage, "the server's bytes make no sense (unknown header encoding 9) before it answered request 34"),
-        (send_half, "the server closed the connection within a frame before it answered request 34"),
+        (close, "the server closed the connection before it answered request 28"),
+        (close_hard, "the connection broke (Connection reset by peer) before it answered request 28"),
+        (send_garbage, "the server's bytes make no sense (unknown header encoding 9) before it answered request 28"),
+        (send_half, "the server closed the connection within a frame before it answered request 28"),
     ],
 )
 def test_a_broken_connection_tells_everyone_who_waits_why(script: Callable[[Conversation], None], reason: str) -> None:
@@ -517,7 +544,7 @@ def test_closing_ends_every_wait() -> None:
         connection = connect_blocking(*address)
         tickets = submit_all(connection, 3)
         connection.close()
-        reason = f"{connection.name}: the connection was closed before it answered request 34"
+        reason = f"{connection.name}: the connection was closed before it answered request 28"
         assert [str(error_of(ticket)) for ticket in tickets] == [reason] * 3
         check_closed(connection)
 
@@ -564,7 +591,7 @@ def test_what_is_kept_for_a_server_that_takes_nothing_is_bounded() -> None:
     with scripted_server(Conversation.fall_silent, receive_buffer=4096) as address:
         connection = connect_blocking(*address)
         connection._max_outgoing = 500_000
-        with pytest.raises(RequestTimeoutError, match=r"did not take request 34 within 0\.03 s"):
+        with pytest.raises(RequestTimeoutError, match=r"did not take request 28 within 0\.03 s"):
             submit_without_end(connection)
         with pytest.raises(CongestedError):
             connection.notify(ECHO)

@@ -49,7 +49,7 @@ from pocketmq.remoting.handlers import Answer, Handler, Later, Request
 pytestmark = pytest.mark.anyio
 
 JSON, MSGPACK = int(Encoding.JSON), int(Encoding.MSGPACK)
-ECHO = RequestCode.HEART_BEAT
+ECHO = RequestCode.GET_BROKER_RUNTIME_INFO
 CHANGED = RequestCode.NOTIFY_CONSUMER_IDS_CHANGED
 GROUP = ConsumerGroupRequest("G")
 SOON = 0.03  # a timeout that is meant to pass
@@ -272,7 +272,7 @@ async def test_hundreds_of_tasks_share_a_connection_to_the_real_server() -> None
 async def test_a_timeout_names_the_request_and_leaves_nothing_behind() -> None:
     stream = MemoryStream()
     async with connected(stream) as connection:
-        with pytest.raises(RequestTimeoutError, match="server:9876 did not answer request 34 in time"):
+        with pytest.raises(RequestTimeoutError, match="server:9876 did not answer request 28 in time"):
             await connection.request(ECHO, timeout=SOON)
         assert "0 pending" in repr(connection)
         stream.give(*map(echo, await stream.read(1)))  # too late
@@ -526,7 +526,7 @@ async def test_a_write_that_fails_ends_the_connection_too() -> None:
         async with asking(connection, 5) as outcomes:
             pass
         assert [str(outcome) for outcome in outcomes] == [
-            "server:9876: the connection broke (Connection reset by peer) before it answered request 34"
+            "server:9876: the connection broke (Connection reset by peer) before it answered request 28"
         ] * 5
 
 
@@ -587,7 +587,7 @@ async def test_close_ends_every_wait() -> None:
             await stream.read(10)
             connection.close()
         assert {str(outcome) for outcome in outcomes} == {
-            "server:9876: the connection was closed before it answered request 34"
+            "server:9876: the connection was closed before it answered request 28"
         }
     assert stream.is_closed
 
@@ -771,8 +771,8 @@ async def test_what_is_kept_for_a_server_that_takes_nothing_is_bounded() -> None
         texts = {str(outcome) for outcome in outcomes}
         assert {type(outcome) for outcome in outcomes} == {RequestTimeoutError}
         assert texts == {
-            "server:9876 did not answer request 34 in time",
-            "server:9876 did not take request 34 within 0.03 s",
+            "server:9876 did not answer request 28 in time",
+            "server:9876 did not take request 28 within 0.03 s",
         }
         with pytest.raises(CongestedError):
             connection.notify(ECHO)
@@ -1008,3 +1008,9 @@ async def test_the_end_of_a_tls_connection_needs_no_ceremony() -> None:
         async with open_connection(*address, tls=CLIENT_TLS) as connection:
             with pytest.raises(ConnectionLostError, match="the server closed the connection"):
                 await connection.request(ECHO, timeout=PATIENCE)
+
+
+@pytest.mark.parametrize("port", [-1, 0, 65536, 75412])  # 75412 is 9876 in 16 bits
+async def test_what_is_no_port_is_not_dialled(port: int) -> None:
+    with pytest.raises(ConnectError, match="a port is a number from 1 to 65535"):
+        await connect("127.0.0.1", port, timeout=1.0)

@@ -199,6 +199,26 @@ def test_a_failure_does_not_touch_the_requests_behind_it() -> None:
     assert [answer.code for answer in answers] == [1, 0, 17, 0]
 
 
+LARGEST_PARSED = 1024 * 1024
+
+
+@pytest.mark.parametrize(
+    ("code", "size", "is_fine"),
+    [
+        (RequestCode.HEART_BEAT, LARGEST_PARSED, True),
+        (RequestCode.HEART_BEAT, LARGEST_PARSED + 1, False),
+        (RequestCode.UPDATE_BROKER_CONFIG, LARGEST_PARSED + 1, False),
+        (RequestCode.GET_BROKER_RUNTIME_INFO, LARGEST_PARSED + 1, True),  # its body is nobody's business
+    ],
+)
+def test_a_body_that_would_take_long_to_parse_is_refused(code: RequestCode, size: int, is_fine: bool) -> None:
+    channel = Channel(("10.0.0.1", 5555))
+    Dispatcher({code: accept})(request_of(code, body=bytes(size)), channel)
+    (answer,) = answers_of(channel)
+    refusal = (1, f"a body of {size} bytes; the limit is {LARGEST_PARSED}")
+    assert (answer.code, answer.remark) == ((0, None) if is_fine else refusal)
+
+
 # --- answers that come later
 
 

@@ -305,6 +305,23 @@ async def test_a_request_ends_with_its_connection() -> None:
             bench.peer.notify(NOTICE)
 
 
+@pytest.mark.trio
+async def test_a_stream_that_fails_in_an_unknown_way_ends_its_own_connection_only(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(data: bytes) -> None:
+        raise ZeroDivisionError
+
+    async with trio.open_nursery() as nursery:
+        bench = Bench(nursery)
+        monkeypatch.setattr(bench.peer._stream, "send_all", fail)
+        bench.peer.notify(NOTICE)
+        await trio.testing.wait_all_tasks_blocked()
+        assert bench.peer.closed
+    (record,) = caplog.records
+    assert record.getMessage().startswith("sending to ")
+
+
 async def end_when_blocked(peer: Peer) -> None:
     await trio.testing.wait_all_tasks_blocked()
     peer.end("it has gone")

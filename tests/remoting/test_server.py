@@ -9,7 +9,7 @@ import socket
 import struct
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import trio
@@ -384,6 +384,15 @@ async def test_the_refusal_arrives_even_if_the_client_sends_more_than_is_read() 
 
 
 @pytest.mark.trio
+async def test_the_refusal_of_a_large_message_is_typed_too() -> None:
+    async with serving(HANDLERS, ServerOptions(max_connections=0)) as served:
+        client = await served.connect()
+        await client.send(asking(1, body=bytes(4 * 1024 * 1024)))
+        (answer,) = await client.rest()
+        assert (answer.opaque, answer.code) == (1, ResponseCode.SYSTEM_BUSY)
+
+
+@pytest.mark.trio
 async def test_one_address_cannot_take_all_places() -> None:
     async with serving_memory(HANDLERS, ServerOptions(max_connections=4, max_connections_per_address=2)) as served:
         greedy = [served.connect("10.0.0.1") for _ in range(3)]
@@ -621,6 +630,7 @@ FOREIGN = {
     b"PROXY TCP4 10.0.0.1 10.0.0.2 1 2\r\n": "the PROXY protocol",
     random.Random(7).randbytes(64): "frame lengths out of range",
 }
+SHORT = {b"GET /": "HTTP", b"\x16\x03\x01": "TLS", b"SSH-2": "SSH", b"PING\r\n": "frame lengths out of range"}
 
 
 @pytest.mark.trio
@@ -635,6 +645,35 @@ async def test_whoever_speaks_another_protocol_is_named_in_one_line_and_closed(
         (record,) = caplog.records
         assert record.levelno == logging.WARNING
         assert seen in record.getMessage()
+        await serve_a_moment(served)
+
+
+@pytest.mark.trio
+@pytest.mark.parametrize(("start", "seen"), SHORT.items(), ids=SHORT.values())
+async def test_so_is_whoever_goes_after_a_few_bytes_of_it(
+    caplog: pytest.LogCaptureFixture, start: bytes, seen: str
+) -> None:
+    caplog.set_level(logging.INFO)
+    async with serving(HANDLERS) as served:
+        async with await served.connect() as client:
+            await client.send_bytes(start)
+        await eventually(lambda: caplog.records != [])
+        (record,) = caplog.records
+        assert seen in record.getMessage()
+
+
+@pytest.mark.trio
+async def test_a_late_answer_that_is_no_answer_ends_one_connection_at_most(caplog: pytest.LogCaptureFixture) -> None:
+    holding = Holding()
+    async with serving(HANDLERS | {HOLD: holding}) as served, await served.connect() as client:
+        await client.send(asking(1, HOLD))
+        await eventually(lambda: len(holding.held) == 1)
+        (later,) = holding.held
+        later.answer(later.request.reply(body=cast(bytes, "text")))
+        answer = await client.receive()
+        assert (answer.opaque, answer.code) == (1, ResponseCode.SYSTEM_ERROR)
+        (record,) = caplog.records
+        assert "a body is bytes; this is a str" in record.getMessage()
         await serve_a_moment(served)
 
 

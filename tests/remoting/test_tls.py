@@ -77,20 +77,21 @@ async def test_permissive_serves_both_kinds_on_one_port(certificate: ssl.SSLCont
 
 
 @pytest.mark.trio
+@pytest.mark.parametrize(("start", "seen"), [(encode_frame(asking(2)), "not TLS"), (b"GET / HTTP/1.1\r\n\r\n", "HTTP")])
 async def test_enforcing_serves_tls_only(
-    certificate: ssl.SSLContext, trust: ssl.SSLContext, caplog: pytest.LogCaptureFixture
+    certificate: ssl.SSLContext, trust: ssl.SSLContext, caplog: pytest.LogCaptureFixture, start: bytes, seen: str
 ) -> None:
     caplog.set_level(logging.INFO)
     async with serving({ECHO: echo}, ServerOptions(tls=Tls(certificate, TlsMode.ENFORCING))) as served:
         plain, secure = await served.connect(), await connect_tls(served, trust)
         assert (await secure.request(asking(1))).opaque == 1
-        await plain.send(asking(2))
+        await plain.send_bytes(start)
         assert await plain.rest() == []
         await eventually(lambda: caplog.records != [])
         (record,) = caplog.records
         assert record.levelno == logging.WARNING
         assert record.getMessage().startswith("closed the connection from 127.0.0.1:")
-        assert record.getMessage().endswith("this is no TLS, and this server speaks nothing else")
+        assert record.getMessage().endswith(f"this is {seen}, and this server speaks nothing but TLS")
         assert (await secure.request(asking(3))).opaque == 3
 
 

@@ -129,10 +129,15 @@ def test_captured_bodies_have_the_crc_of_their_header() -> None:
 
 
 def test_a_bomb_is_refused() -> None:
-    bomb = zlib.compress(bytes((64 << 20) + 1), 1)
-    assert len(bomb) < 1 << 20
-    with pytest.raises(RemoteProtocolError, match="more than 67108864 bytes"):
+    bomb = zlib.compress(bytes((16 << 20) + 1), 1)
+    assert len(bomb) < 1 << 18
+    with pytest.raises(RemoteProtocolError, match="more than 16777216 bytes"):
         RegisterBrokerBody.decode(bomb, V4)
+
+
+def test_a_block_that_would_take_long_to_read_is_refused() -> None:
+    with pytest.raises(RemoteProtocolError, match="no block of 300001 bytes"):
+        decode_blocks(blocks(data_version=b"[" + b"[]," * 99_999 + b"[]]"))
 
 
 @pytest.mark.parametrize(
@@ -142,7 +147,9 @@ def test_a_bomb_is_refused() -> None:
         (b"\0\0\0", "no block of 4 bytes at 0"),
         (struct.pack(">i", -1), "no block of -1 bytes at 4"),
         (struct.pack(">i", 2**31 - 1) + b"{}", "no block of 2147483647 bytes at 4"),
-        (block(b"{}") + struct.pack(">i", 2**31 - 1), "no block of 4 bytes at 10"),
+        (block(b"{}") + struct.pack(">i", 2**31 - 1), "2147483647 blocks in a row: 100000 are read"),
+        (block(b"{}") + struct.pack(">i", -1), "-1 blocks in a row"),
+        (block(b"{}") + struct.pack(">i", 1), "no block of 4 bytes at 10"),
         (blocks(*TOPICS) + b"\0", "1 bytes too many"),
         (blocks(b"T 4 8 6"), r"not a topic: b'T 4 8 6'"),
         (blocks(b"T x 8 6 SINGLE_TAG"), 'readQueueNums: expected an integer, got "x"'),
