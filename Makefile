@@ -31,7 +31,7 @@ test: .venv/.ready-dev ## run the tests (ARGS: for pytest)
 bench: .venv/.ready-dev ## run every benchmark
 	@set -e; for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python "$$file"; done
 
-fuzz: .venv/.ready-dev .venv/.ready-fuzz ## throw bytes at the decoders until stopped (ARGS: for libFuzzer)
+fuzz: .venv/.ready-fuzz ## throw bytes at the decoders until stopped (ARGS: for libFuzzer)
 	$(BIN)/python tests/fuzz/fuzz_protocol.py $(ARGS)
 
 types: $(PACKAGES:%=.types/pocketmq/%) ## show type checkers and editors the root folders as pocketmq.*
@@ -43,6 +43,9 @@ clean: ## remove all that the other targets made
 # One stamp for each extra of pyproject.toml: a target that needs an extra names its stamp.
 .venv/.ready-%: pyproject.toml
 	@sh .ci/setup $*
+
+# Never two set-ups at once, whatever -j says.
+.venv/.ready-fuzz: .venv/.ready-dev
 
 # Type checkers do not see an editable install. They do see a search root with a folder `pocketmq` in it.
 .types/pocketmq/%:

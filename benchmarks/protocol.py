@@ -8,6 +8,9 @@ Each row is a burst of SEND_MESSAGE_V2 frames in one encoding. Two references ru
   such library);
 - *echo*: a trio server that sends back whatever it receives, without looking at it.
 
+The lines below the table compare with what is to be reached: 15 % of bare by the codec (MSGPACK and JSON, in every
+row), 50 % of the echo by the server for single frames, and at 256 frames 8 times the echo's rate for single ones.
+
 Servers run in a process of their own, the load comes from this one through a blocking socket, one burst at a time.
 Every figure is the best of its rounds: what disturbs a run only ever makes it slower.
 """
@@ -200,7 +203,9 @@ def main() -> None:
         connections = {name: socket.create_connection(("127.0.0.1", port)) for name, port in ports.items()}
         for connection in connections.values():
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        print_table({case: measure(case, connections, options) for case in CASES})
+        results = {case: measure(case, connections, options) for case in CASES}
+        print_table(results)
+        print_goals(results)
         for connection in connections.values():
             connection.close()
 
@@ -221,6 +226,22 @@ def print_table(results: Mapping[Case, Mapping[str, float]]) -> None:
             f"{rates['server'] / single:.1f} x",
         ]
         print(f"{case.encoding.name:10}{case.body_size:>6}{case.burst:>7}", *(f"{cell:>10}" for cell in cells))
+
+
+def print_goals(results: Mapping[Case, Mapping[str, float]]) -> None:
+    print("\nlowest of all rows, and what is to be reached")
+    for encoding in Encoding:
+        rows = {case: rates for case, rates in results.items() if case.encoding == encoding}
+        of_bare = [rates["codec"] / rates["bare"] for rates in rows.values() if "bare" in rates]
+        of_echo = [rates["server"] / rates["echo"] for case, rates in rows.items() if case.burst == 1]
+        of_single = [
+            rates["server"] / rows[case._replace(burst=1)]["echo"] for case, rates in rows.items() if case.burst == 256
+        ]
+        bare = f"codec {_percent(min(of_bare), 1)} of bare (15 %), " if of_bare else ""
+        print(
+            f"{encoding.name:10}{bare}server {_percent(min(of_echo), 1)} of the echo, one at a time (50 %), "
+            f"{min(of_single):.1f} x its single rate at 256 (8 x)"
+        )
 
 
 def _thousands(rate: float | None) -> str:

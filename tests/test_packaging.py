@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tarfile
 import tomllib
 import zipfile
 from collections.abc import Iterator
@@ -109,6 +110,25 @@ def test_the_protocol_is_pure() -> None:
 
 def test_the_fixtures_stay_small() -> None:
     assert sum(path.stat().st_size for path in (ROOT / "tests/fixtures").rglob("*") if path.is_file()) < FIXTURES_LIMIT
+
+
+def tracked_files() -> list[str]:
+    listing = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True)
+    if listing.returncode:
+        pytest.skip("this is no checkout")
+    return listing.stdout.splitlines()
+
+
+def test_a_source_archive_holds_every_file_of_the_checkout(tmp_path: Path) -> None:
+    copy, files = tmp_path / "checkout", tracked_files()
+    for file in files:
+        (copy / file).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / file, copy / file)
+    build = f"from setuptools import build_meta; build_meta.build_sdist({str(tmp_path)!r})"
+    subprocess.run([sys.executable, "-c", build], cwd=copy, check=True, capture_output=True)
+    with tarfile.open(next(tmp_path.glob("pocketmq-*.tar.gz"))) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    assert [file for file in files if file not in names] == []
 
 
 @pytest.fixture(scope="module")
