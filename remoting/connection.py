@@ -10,6 +10,7 @@ a new one is for its owner to decide.
 
 from __future__ import annotations
 
+import math
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -60,6 +61,7 @@ class Connection(ClientChannel):
         self._new_event: type[anyio.Event] = type(anyio.Event())
         self._writer_wakes: anyio.Event | None = None
         self._relief: anyio.Event | None = None
+        self._next_overdue = math.inf
         self._until_overdue = anyio.CancelScope()
         self._life = anyio.CancelScope()
 
@@ -131,7 +133,8 @@ class Connection(ClientChannel):
 
     async def _watch_deadlines(self) -> None:
         while True:
-            with anyio.CancelScope(deadline=self.earliest_deadline()) as self._until_overdue:
+            self._next_overdue = self.earliest_deadline()
+            with anyio.CancelScope(deadline=self._next_overdue) as self._until_overdue:
                 await anyio.sleep_forever()
             self.expire(anyio.current_time())
 
@@ -144,8 +147,8 @@ class Connection(ClientChannel):
 
     def _expecting(self, opaque: int, deadline: float) -> None:
         super()._expecting(opaque, deadline)
-        if deadline < self._until_overdue.deadline:
-            self._until_overdue.deadline = deadline
+        if deadline < self._next_overdue:
+            self._next_overdue = self._until_overdue.deadline = deadline
 
     def _filled(self) -> None:
         if self._writer_wakes is not None:
