@@ -33,6 +33,7 @@ _pack_prefix, _unpack_prefix = _PREFIX.pack, _PREFIX.unpack_from
 _LENGTH_FIELD: Final = 4
 _MAX_LENGTH: Final = MAX_FRAME - _LENGTH_FIELD
 _LAST_ENCODING: Final = int(max(Encoding))
+_LAST_WORD: Final = _LAST_ENCODING << 24 | 0xFFFFFF
 
 
 class FrameDecoder:
@@ -62,12 +63,18 @@ class FrameDecoder:
             yield self._take_partial()
         size = len(data)
         view = memoryview(data)
+        max_length = self._max_length
         while size - position >= 8:
-            encoding, header_end, end = self._bounds(data, position)
+            length, word = _unpack_prefix(data, position)
+            header_length = word & 0xFFFFFF
+            if not header_length + 4 <= length <= max_length or header_length > MAX_HEADER or word > _LAST_WORD:
+                raise self._refusal(data[position : position + 8])
+            header_end = position + 8 + header_length
+            end = position + 4 + length
             if end > size:
                 break
             body = view[header_end:end] if end > header_end else b""
-            yield decode_command(encoding, data[position + 8 : header_end], body)
+            yield decode_command(word >> 24, data[position + 8 : header_end], body)
             position = end
             self._started = True
         self._partial += view[position:]
@@ -77,17 +84,6 @@ class FrameDecoder:
         if self._partial and self._partial[0]:  # the lengths of frames have 24 bits
             raise self._refusal(bytes(self._partial[:8]))
 
-    def _bounds(self, data: bytes | bytearray, position: int) -> tuple[int, int, int]:
-        """Encoding, end of the header and end of the frame that begins at `position`."""
-        length, word = _unpack_prefix(data, position)
-        header_length = word & 0xFFFFFF
-        if length > self._max_length or header_length + 4 > length or header_length > MAX_HEADER:
-            raise self._refusal(bytes(data[position : position + 8]))
-        encoding = word >> 24
-        if encoding > _LAST_ENCODING:  # found out before the whole frame is waited for
-            raise RemoteProtocolError(f"unknown header encoding {encoding}")
-        return encoding, position + 8 + header_length, position + _LENGTH_FIELD + length
-
     def _fill_partial(self, data: bytes) -> int | None:
         """Give the partial frame what it lacks and say how much that took; None if all of `data` was too little."""
         partial, taken = self._partial, 0
@@ -96,23 +92,33 @@ class FrameDecoder:
             partial += data[:taken]
             if len(partial) < 8:
                 return None
-        _, _, end = self._bounds(partial, 0)
+        _, _, end = self._bounds(partial)
         missing = end - len(partial)
         partial += memoryview(data)[taken : taken + missing]
         return taken + missing if len(partial) == end else None
 
     def _take_partial(self) -> Command:
         partial, self._partial = self._partial, bytearray()
-        encoding, header_end, _ = self._bounds(partial, 0)
+        encoding, header_end, _ = self._bounds(partial)
         body = memoryview(partial).toreadonly()[header_end:]
         command = decode_command(encoding, bytes(partial[8:header_end]), body)
         self._started = True
         return command
 
+    def _bounds(self, partial: bytearray) -> tuple[int, int, int]:
+        """Encoding, end of the header and end of the frame; what `feed` does for whole frames without a call."""
+        length, word = _unpack_prefix(partial)
+        header_length = word & 0xFFFFFF
+        if not header_length + 4 <= length <= self._max_length or header_length > MAX_HEADER or word > _LAST_WORD:
+            raise self._refusal(bytes(partial[:8]))
+        return word >> 24, 8 + header_length, 4 + length
+
     def _refusal(self, start: bytes) -> RemoteProtocolError:
         protocol = None if self._started else foreign_protocol(start)
         if protocol is not None:
             return RemoteProtocolError(f"this is {protocol}, not the RocketMQ remoting protocol")
+        if not start[0] and start[4] > _LAST_ENCODING:
+            return RemoteProtocolError(f"unknown header encoding {start[4]}")
         return RemoteProtocolError(f"frame lengths out of range: {start.hex(' ', 4)}")
 
 

@@ -61,8 +61,9 @@ class Channel:
         self._max_unanswered = max_unanswered
         self._max_outgoing = max_outgoing
         self._unanswered = 0
-        self._outgoing = 0
+        self.outgoing = 0  # bytes that wait to be sent, or are being sent
         self._outbox: list[Buffer] = []
+        self._is_asleep = False
         self._pending: PendingRequests[tuple[Done, int]] = PendingRequests()  # with the code of each request
 
     @property
@@ -72,7 +73,7 @@ class Channel:
         return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
     def __repr__(self) -> str:
-        state = "closed" if self.closed else f"{self._unanswered} unanswered, {self._outgoing} outgoing"
+        state = "closed" if self.closed else f"{self._unanswered} unanswered, {self.outgoing} outgoing"
         return f"<{type(self).__name__} {self.name} {state}, {len(self._pending)} pending>"
 
     # --- requests of ours ---
@@ -107,7 +108,7 @@ class Channel:
 
     def _send_request(self, request: Command) -> None:
         self.check_open()
-        if self._outgoing > self._max_outgoing:
+        if self.outgoing > self._max_outgoing:
             raise CongestedError(f"{self.name} does not read what it is sent")
         self._put(request)
 
@@ -121,7 +122,7 @@ class Channel:
         """Put the answer to a request into the outbox, if anyone is there who wants it."""
         if request.flag & _ONEWAY or self.closed:
             return
-        if self._outgoing > self._max_outgoing:
+        if self.outgoing > self._max_outgoing:
             response = request.reply(ResponseCode.SYSTEM_BUSY, remark="you do not read your answers; ask again later")
         if OFFER in request.ext_fields:
             response = self._accept(request.ext_fields[OFFER], response)
@@ -147,20 +148,15 @@ class Channel:
     # --- for the shims ---
 
     @property
-    def outgoing(self) -> int:
-        """Bytes that wait to be sent, or are being sent."""
-        return self._outgoing
-
-    @property
     def owes_too_much(self) -> bool:
         """Whether more answers are promised, or are not taken, than are to be remembered."""
         # Our own requests end one frame above the limit: twice that is only reached by answers.
-        return self._unanswered > self._max_unanswered or self._outgoing > 2 * self._max_outgoing + MAX_FRAME
+        return self._unanswered > self._max_unanswered or self.outgoing > 2 * self._max_outgoing + MAX_FRAME
 
     @property
     def is_congested(self) -> bool:
         """Whether more waits to be sent than is to be kept."""
-        return self._outgoing > self._max_outgoing
+        return self.outgoing > self._max_outgoing
 
     def earliest_deadline(self) -> float:
         """When the next of our requests is overdue."""
@@ -179,7 +175,7 @@ class Channel:
 
     def sent(self, size: int) -> None:
         """So many bytes were taken over by the system."""
-        self._outgoing -= size
+        self.outgoing -= size
         self._eased()
 
     def answered(self, response: Command) -> None:
@@ -211,13 +207,14 @@ class Channel:
     def _put(self, command: Command) -> None:
         head, body = encode_head(command), command.body
         self._outbox.append(head)
-        self._outgoing += len(head) + len(body)
+        self.outgoing += len(head) + len(body)
         if body:
             self._outbox.append(body)
-        self._filled()
+        if self._is_asleep:
+            self._wake()
 
-    def _filled(self) -> None:
-        """There is something to send."""
+    def _wake(self) -> None:
+        """There is something to send. Called while `_is_asleep`: whoever sends sees by itself what comes meanwhile."""
 
     def _expecting(self, opaque: int, deadline: float) -> None:
         """There is a request on its way that is to be answered by then."""

@@ -59,7 +59,7 @@ class Connection(ClientChannel):
         self._stream = stream
         # Asking AnyIO for an event each time means asking it each time which event loop this is.
         self._new_event: type[anyio.Event] = type(anyio.Event())
-        self._writer_wakes: anyio.Event | None = None
+        self._writer_wakes = anyio.Event()
         self._relief: anyio.Event | None = None
         self._next_overdue = math.inf
         self._until_overdue = anyio.CancelScope()
@@ -126,6 +126,7 @@ class Connection(ClientChannel):
         while True:
             if not self._outbox:
                 self._writer_wakes = self._new_event()
+                self._is_asleep = True
                 await self._writer_wakes.wait()
             data = self.take_outbox()
             await self._stream.send(data)
@@ -150,10 +151,9 @@ class Connection(ClientChannel):
         if deadline < self._next_overdue:
             self._next_overdue = self._until_overdue.deadline = deadline
 
-    def _filled(self) -> None:
-        if self._writer_wakes is not None:
-            self._writer_wakes.set()
-            self._writer_wakes = None
+    def _wake(self) -> None:
+        self._is_asleep = False
+        self._writer_wakes.set()
 
     async def _relieved(self) -> None:
         if self._relief is None:

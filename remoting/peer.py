@@ -53,6 +53,7 @@ class Peer(Channel):
         self._stream = stream
         self._capabilities = capabilities
         self._start_soon = start_soon
+        self._is_asleep = True
         self._in_burst = False
         self._sending = False
         self._relief: trio.Event | None = None
@@ -84,27 +85,29 @@ class Peer(Channel):
     def begin_burst(self) -> None:
         """Until `flush`, keep everything in the outbox."""
         self._in_burst = True
+        self._is_asleep = False
 
     async def flush(self) -> None:
         """Send what is in the outbox; return when the connection may be read again."""
         self._in_burst = False
         if self._outbox and not self._sending:
             await self._send()
+        self._is_asleep = not self._sending
         while (self.owes_too_much or self.is_congested) and not self.closed:
             await self._relieved()
 
     async def drain(self) -> None:
         """Return when nothing is owed and nothing waits to be sent."""
         await self.flush()
-        while (self._unanswered or self._outgoing) and not self.closed:
+        while (self._unanswered or self.outgoing) and not self.closed:
             await self._relieved()
 
     # --- inside ---
 
-    def _filled(self) -> None:
-        if not self._in_burst and not self._sending:
-            self._sending = True
-            self._start_soon(self._send_out_of_band)
+    def _wake(self) -> None:
+        self._is_asleep = False
+        self._sending = True
+        self._start_soon(self._send_out_of_band)
 
     async def _send_out_of_band(self) -> None:
         try:
@@ -127,6 +130,7 @@ class Peer(Channel):
                     self.sent(len(piece))
         finally:
             self._sending = False
+            self._is_asleep = not self._in_burst
 
     async def _relieved(self) -> None:
         self._relief = trio.Event()

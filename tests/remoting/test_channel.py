@@ -28,10 +28,14 @@ ACCEPTED = {"PMQ_SER": "2", "PMQ_CAP": "records,bulk"}
 class Watched(Channel):
     """A channel that counts what it tells its shim."""
 
-    filled = eased = 0
+    woken = eased = 0
 
-    def _filled(self) -> None:
-        self.filled += 1
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._is_asleep = True
+
+    def _wake(self) -> None:
+        self.woken += 1
 
     def _eased(self) -> None:
         self.eased += 1
@@ -327,12 +331,12 @@ def test_the_shim_is_told_when_there_is_something_to_send_and_when_there_is_room
     channel = Watched(("10.0.0.1", 10911))
     ask(channel, [])
     channel.send_answer(question(), question().reply(0))
-    assert (channel.filled, channel.eased) == (2, 0)
+    assert (channel.woken, channel.eased) == (2, 0)
     leave(channel)
     channel.promised(1)
     channel.settled(1)
     channel.end("it was time")
-    assert (channel.filled, channel.eased) == (2, 3)
+    assert (channel.woken, channel.eased) == (2, 3)
 
 
 # --- all of it together, against a model
