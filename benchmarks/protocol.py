@@ -12,7 +12,8 @@ The lines below the table compare with what is to be reached: 15 % of bare by th
 row), 50 % of the echo by the server for single frames, and at 256 frames 8 times the echo's rate for single ones.
 
 Servers run in a process of their own, the load comes from this one through a blocking socket, one burst at a time.
-Every figure is the best of its rounds: what disturbs a run only ever makes it slower.
+Every rate is the best of its rounds: what disturbs a run only ever makes it slower. The shares of bare and echo are
+medians of what they were in each round, where both were disturbed alike.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from operator import truediv
+from statistics import median
 from typing import Any, Final, NamedTuple
 
 import msgpack
@@ -173,21 +176,31 @@ def rate(run: Callable[[], object], frames: int, seconds: float) -> float:
     return bursts * frames / (now - begin)
 
 
-def best_rates(runs: Mapping[str, Callable[[], object]], case: Case, options: Any) -> dict[str, float]:
-    """The best rate of each, taken in turns so that a disturbance meets all of them."""
-    best = dict.fromkeys(runs, 0.0)
-    for _ in range(options.rounds):
-        for name, run in runs.items():
-            best[name] = max(best[name], rate(run, case.burst, options.seconds / options.rounds))
-    return best
+class Result(NamedTuple):
+    """The rates of one case, round by round."""
+
+    rounds: dict[str, list[float]]
+
+    def best(self, name: str) -> float | None:
+        return max(self.rounds[name]) if name in self.rounds else None
+
+    def share(self, name: str, reference: str) -> float | None:
+        if reference not in self.rounds:
+            return None
+        return float(median(map(truediv, self.rounds[name], self.rounds[reference])))
 
 
-def measure(case: Case, connections: Mapping[str, socket.socket], options: Any) -> dict[str, float]:
+def measure(case: Case, connections: Mapping[str, socket.socket], options: Any) -> Result:
+    """All runs in turns, so that a disturbance meets all of them."""
     runs = {"codec": decode_and_answer(case)}
     if (reference := bare(case)) is not None:
         runs["bare"] = reference
     runs |= {name: exchange(connection, case) for name, connection in connections.items()}
-    return best_rates(runs, case, options)
+    rounds = [
+        {name: rate(run, case.burst, options.seconds / options.rounds) for name, run in runs.items()}
+        for _ in range(options.rounds)
+    ]
+    return Result({name: [each[name] for each in rounds] for name in runs})
 
 
 def main() -> None:
@@ -210,36 +223,41 @@ def main() -> None:
             connection.close()
 
 
-def print_table(results: Mapping[Case, Mapping[str, float]]) -> None:
+def times_single(results: Mapping[Case, Result], case: Case) -> float:
+    """The server's rate in terms of the echo's for single frames."""
+    served, single = results[case].best("server"), results[case._replace(burst=1)].best("echo")
+    assert served
+    assert single
+    return served / single
+
+
+def print_table(results: Mapping[Case, Result]) -> None:
     print("frames a second, in thousands; single = the echo's rate for one such frame at a time\n")
     titles = ("codec", "bare", "of bare", "server", "echo", "of echo", "of single")
     print(f"{'encoding':10}{'body':>6}{'burst':>7}", *(f"{title:>10}" for title in titles))
-    for case, rates in results.items():
-        single = results[case._replace(burst=1)]["echo"]
+    for case, result in results.items():
         cells = [
-            _thousands(rates["codec"]),
-            _thousands(rates.get("bare")),
-            _percent(rates["codec"], rates.get("bare")),
-            _thousands(rates["server"]),
-            _thousands(rates["echo"]),
-            _percent(rates["server"], rates["echo"]),
-            f"{rates['server'] / single:.1f} x",
+            _thousands(result.best("codec")),
+            _thousands(result.best("bare")),
+            _percent(result.share("codec", "bare")),
+            _thousands(result.best("server")),
+            _thousands(result.best("echo")),
+            _percent(result.share("server", "echo")),
+            f"{times_single(results, case):.1f} x",
         ]
         print(f"{case.encoding.name:10}{case.body_size:>6}{case.burst:>7}", *(f"{cell:>10}" for cell in cells))
 
 
-def print_goals(results: Mapping[Case, Mapping[str, float]]) -> None:
+def print_goals(results: Mapping[Case, Result]) -> None:
     print("\nlowest of all rows, and what is to be reached")
     for encoding in Encoding:
-        rows = {case: rates for case, rates in results.items() if case.encoding == encoding}
-        of_bare = [rates["codec"] / rates["bare"] for rates in rows.values() if "bare" in rates]
-        of_echo = [rates["server"] / rates["echo"] for case, rates in rows.items() if case.burst == 1]
-        of_single = [
-            rates["server"] / rows[case._replace(burst=1)]["echo"] for case, rates in rows.items() if case.burst == 256
-        ]
-        bare = f"codec {_percent(min(of_bare), 1)} of bare (15 %), " if of_bare else ""
+        rows = {case: result for case, result in results.items() if case.encoding == encoding}
+        of_bare = [share for result in rows.values() if (share := result.share("codec", "bare"))]
+        of_echo = [rows[case].share("server", "echo") or 0 for case in rows if case.burst == 1]
+        of_single = [times_single(results, case) for case in rows if case.burst == 256]
+        bare = f"codec {_percent(min(of_bare))} of bare (15 %), " if of_bare else ""
         print(
-            f"{encoding.name:10}{bare}server {_percent(min(of_echo), 1)} of the echo, one at a time (50 %), "
+            f"{encoding.name:10}{bare}server {_percent(min(of_echo))} of the echo, one at a time (50 %), "
             f"{min(of_single):.1f} x its single rate at 256 (8 x)"
         )
 
@@ -248,8 +266,8 @@ def _thousands(rate: float | None) -> str:
     return "-" if rate is None else f"{rate / 1000:.1f}"
 
 
-def _percent(rate: float, reference: float | None) -> str:
-    return "-" if reference is None else f"{100 * rate / reference:.0f} %"
+def _percent(share: float | None) -> str:
+    return "-" if share is None else f"{100 * share:.0f} %"
 
 
 if __name__ == "__main__":
