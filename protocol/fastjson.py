@@ -29,7 +29,7 @@ from pocketmq.protocol.errors import LocalProtocolError, RemoteProtocolError
 MAX_DEPTH: Final = 64  # RocketMQ's deepest body has nine levels; recursion over a document must stay harmless
 
 MAX_DIALECT: Final = 4 * 1024 * 1024
-"""The largest document that is more than plain JSON: reading one takes some hundred times as long."""
+"""The largest document that is more than plain JSON: reading one takes some forty times as long."""
 
 MAX_INTEGER_KEYS: Final = 65_536
 """Bare integer keys of one object: who chooses integers chooses their hashes, and can make a large table slow."""

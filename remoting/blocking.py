@@ -23,9 +23,9 @@ from typing import Any, Final, Self
 
 from pocketmq.protocol.command import Buffer, Command
 from pocketmq.protocol.errors import RemoteProtocolError
-from pocketmq.remoting.channel import RECEIVE_SIZE
+from pocketmq.remoting.channel import RECEIVE_SIZE, Outcome
 from pocketmq.remoting.client_channel import NO_HANDLERS, ClientChannel
-from pocketmq.remoting.errors import RemotingError, RequestTimeoutError, check_port, connect_error
+from pocketmq.remoting.errors import RequestTimeoutError, check_port, connect_error
 from pocketmq.remoting.handlers import Handler
 
 _NOT_NOW: Final = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
@@ -37,24 +37,19 @@ _LONGEST_WAIT: Final = 3600.0  # the system counts milliseconds in 32 bits; who 
 class Ticket:
     """A request that is under way."""
 
-    def __init__(self, connection: BlockingConnection, deadline: float) -> None:
+    def __init__(self, connection: BlockingConnection, outcome: Outcome, deadline: float) -> None:
         self._connection = connection
+        self._outcome = outcome
         self._deadline = deadline
-        self._outcome: Command | RemotingError | None = None
 
     def wait(self) -> Command:
         """The answer, whatever its code; raises a `RemotingError` if there is none."""
         no_longer = max(self._deadline, time.monotonic()) + _CATCH_UP
-        while self._outcome is None:
+        while not self._outcome.is_known:
             self._connection.pump(self._deadline)
             if time.monotonic() >= no_longer:  # the server never stops talking, but not about this
                 self._connection.expire(self._deadline)
-        if isinstance(self._outcome, Command):
-            return self._outcome
-        raise self._outcome
-
-    def _set(self, outcome: Command | RemotingError) -> None:
-        self._outcome = outcome
+        return self._outcome.result()
 
 
 class BlockingConnection(ClientChannel):
@@ -95,10 +90,10 @@ class BlockingConnection(ClientChannel):
             if time.monotonic() >= deadline:
                 raise RequestTimeoutError(f"{self.name} did not take request {code} within {timeout:g} s")
             self.pump(deadline)
-        ticket = Ticket(self, deadline)
-        self.begin(code, header, body, done=ticket._set, deadline=deadline)
+        outcome = Outcome(_nobody_sleeps)
+        self.begin(code, header, body, done=outcome.set, deadline=deadline)
         self._guard(self._send)
-        return ticket
+        return Ticket(self, outcome, deadline)
 
     def notify(self, code: int, header: tuple[Any, ...] | None = None, body: Buffer = b"") -> None:
         if self.is_congested and not self.closed:
@@ -181,6 +176,10 @@ class BlockingConnection(ClientChannel):
         self.received(data)
         if self.owes_too_much:  # only the caller could change that, and not while this call lasts
             raise ConnectionAbortedError("it asks for more than is answered")
+
+
+def _nobody_sleeps() -> None:
+    """Who waits for an outcome looks for it after every exchange."""
 
 
 def _ready(sock: socket.socket, to_send: bool, timeout: float) -> bool:

@@ -43,6 +43,37 @@ Done = Callable[[Command | RemotingError], None]
 """Called once with the answer to a request, or with the reason why there is none."""
 
 
+class Outcome:
+    """What becomes of a request, for someone who waits for it: `told` is called once it is known."""
+
+    __slots__ = ("_told", "_value")
+
+    def __init__(self, told: Callable[[], None]) -> None:
+        self._told = told
+        self._value: Command | RemotingError | None = None
+
+    @property
+    def is_known(self) -> bool:
+        return self._value is not None
+
+    def set(self, value: Command | RemotingError) -> None:
+        self._value = value
+        self._told()
+
+    def result(self) -> Command:
+        """The answer; raises the reason if there is none."""
+        if isinstance(self._value, Command):
+            return self._value
+        assert self._value is not None
+        raise self._value
+
+
+def host_port(address: tuple[str, int]) -> str:
+    """An address as people write it."""
+    host, port = address
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 class Channel:
     """One end of a connection. Used by one thread or event loop only."""
 
@@ -69,8 +100,7 @@ class Channel:
     @property
     def name(self) -> str:
         """The other end as `host:port`."""
-        host, port = self.address
-        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        return host_port(self.address)
 
     def __repr__(self) -> str:
         state = "closed" if self.closed else f"{self._unanswered} unanswered, {self.outgoing} outgoing"
@@ -108,7 +138,7 @@ class Channel:
 
     def _send_request(self, request: Command) -> None:
         self.check_open()
-        if self.outgoing > self._max_outgoing:
+        if self.is_congested:
             raise CongestedError(f"{self.name} does not read what it is sent")
         self._put(request)
 

@@ -21,27 +21,13 @@ from anyio.abc import ByteStream
 
 from pocketmq.protocol.command import Buffer, Command
 from pocketmq.protocol.errors import RemoteProtocolError
-from pocketmq.remoting.channel import RECEIVE_SIZE
+from pocketmq.remoting.channel import RECEIVE_SIZE, Outcome
 from pocketmq.remoting.client_channel import NO_HANDLERS, ClientChannel
-from pocketmq.remoting.errors import RemotingError, RequestTimeoutError, check_port, connect_error
+from pocketmq.remoting.errors import RequestTimeoutError, check_port, connect_error
 from pocketmq.remoting.handlers import Handler
 
 # OSError: what TLS objects to.
 _BREAKS: Final = (anyio.BrokenResourceError, anyio.ClosedResourceError, OSError, RemoteProtocolError)
-
-
-class _Outcome:
-    """Someone who waits for the answer to a request."""
-
-    __slots__ = ("known", "value")
-
-    def __init__(self, known: anyio.Event) -> None:
-        self.known = known
-        self.value: Command | RemotingError | None = None
-
-    def set(self, value: Command | RemotingError) -> None:
-        self.value = value
-        self.known.set()
 
 
 class Connection(ClientChannel):
@@ -72,16 +58,14 @@ class Connection(ClientChannel):
         deadline = anyio.current_time() + timeout
         if self.is_congested:
             await self._uncongested(code, timeout)
-        outcome = _Outcome(self._new_event())
+        known = self._new_event()
+        outcome = Outcome(known.set)
         opaque = self.begin(code, header, body, done=outcome.set, deadline=deadline)
         try:
-            await outcome.known.wait()
+            await known.wait()
         finally:
             self.withdraw(opaque)
-        if isinstance(outcome.value, Command):
-            return outcome.value
-        assert outcome.value is not None
-        raise outcome.value
+        return outcome.result()
 
     async def run(self) -> None:
         """Read and write until the server goes, breaks the protocol, or `close` is called; then close the stream."""

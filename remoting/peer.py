@@ -1,38 +1,25 @@
 """One connection as a trio server sees it: who is there, and how the outbox leaves.
 
-The answers of a burst are sent by the connection's own task, in one `send_all`. What comes up outside of a burst, such
-as the answer to a held pull, is sent by a task made for it; whoever sends takes along all that is there.
+The answers of a burst are sent by the connection's own task, in one `send_all` unless they are large. What comes up
+outside of a burst, such as the answer to a held pull, is sent by a task made for it; whoever sends takes along all that
+is there.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final
 
 import trio
 
 from pocketmq.protocol.command import Buffer, Command
 from pocketmq.protocol.negotiation import accept
-from pocketmq.remoting.channel import Channel
-from pocketmq.remoting.errors import RemotingError
+from pocketmq.remoting.channel import Channel, Outcome
 
 logger = logging.getLogger("pocketmq.remoting")
 
 _PIECE: Final = 256 * 1024  # a peer that takes this much at a time is not idle, however slow it is
-
-
-@dataclass(slots=True)
-class _Outcome:
-    """Someone who waits for the peer's answer to a request of ours."""
-
-    known: trio.Event
-    value: Command | RemotingError | None = None
-
-    def set(self, value: Command | RemotingError) -> None:
-        self.value = value
-        self.known.set()
 
 
 class Peer(Channel):
@@ -62,19 +49,17 @@ class Peer(Channel):
         self, code: int, header: tuple[Any, ...] | None = None, body: Buffer = b"", *, timeout: float
     ) -> Command:
         """Send the peer a request and wait for its answer; raises a `RemotingError` if there is none."""
-        outcome = _Outcome(trio.Event())
+        known = trio.Event()
+        outcome = Outcome(known.set)
         deadline = trio.current_time() + timeout
         opaque = self.begin(code, header, body, done=outcome.set, deadline=deadline)
         try:
             with trio.move_on_at(deadline):
-                await outcome.known.wait()
+                await known.wait()
         finally:
             self.expire(trio.current_time())
             self.withdraw(opaque)
-        assert outcome.value is not None
-        if isinstance(outcome.value, RemotingError):
-            raise outcome.value
-        return outcome.value
+        return outcome.result()
 
     def _accept(self, offer: str, response: Command) -> Command:
         self.speaks_pocketmq = True

@@ -21,7 +21,7 @@ import trio
 from pocketmq.protocol.codes import ResponseCode
 from pocketmq.protocol.errors import RemoteProtocolError
 from pocketmq.protocol.framing import FrameDecoder, encode_frame
-from pocketmq.remoting.channel import RECEIVE_SIZE
+from pocketmq.remoting.channel import MAX_OUTGOING, MAX_UNANSWERED, RECEIVE_SIZE, host_port
 from pocketmq.remoting.handlers import Dispatcher, Service
 from pocketmq.remoting.peer import Peer
 from pocketmq.remoting.session import Session
@@ -58,10 +58,10 @@ class ServerOptions:
     refusal_timeout: float = 5.0
     """Seconds a connection above the limits gets to send the request that is answered with SYSTEM_BUSY."""
 
-    max_unanswered: int = 64 * 1024 * 1024
+    max_unanswered: int = MAX_UNANSWERED
     """Bytes of requests with answers still to come at which a connection is no longer read."""
 
-    max_outgoing: int = 32 * 1024 * 1024
+    max_outgoing: int = MAX_OUTGOING
     """Bytes waiting to be sent at which answers give way to SYSTEM_BUSY."""
 
     tls: Tls | None = None
@@ -124,11 +124,11 @@ class Server:
                     else:
                         await self._refuse(socket_stream, address, refusal)
         except RemoteProtocolError as error:
-            logger.warning("closed the connection from %s:%d: %s", *address, error)
+            logger.warning("closed the connection from %s: %s", host_port(address), error)
         except (trio.BrokenResourceError, trio.TooSlowError, OSError) as error:
-            logger.debug("the connection from %s:%d ended: %r", *address, error)
+            logger.debug("the connection from %s ended: %r", host_port(address), error)
         except Exception:
-            logger.exception("the connection from %s:%d failed", *address)
+            logger.exception("the connection from %s failed", host_port(address))
 
     @contextmanager
     def _place(self, host: str) -> Iterator[str | None]:
@@ -190,7 +190,7 @@ class Server:
 
     async def _refuse(self, socket_stream: trio.SocketStream, address: tuple[str, int], reason: str) -> None:
         """Tell a connection above the limits why it is closed, by answering its first requests."""
-        logger.warning("refused the connection from %s:%d: %s", *address, reason)
+        logger.warning("refused the connection from %s: %s", host_port(address), reason)
         if self._places[_REFUSED] > self._options.max_refusals:
             return
         with self._briefly(self._options.refusal_timeout):

@@ -108,6 +108,12 @@ def test_the_protocol_is_pure() -> None:
     assert [(path, name) for path, name in imports + calls if name in IMPURE_CALLS] == []
 
 
+def test_a_plain_socket_needs_no_event_loop() -> None:
+    program = "import sys, pocketmq.remoting.blocking; print({'anyio', 'asyncio', 'trio'} & sys.modules.keys())"
+    run = subprocess.run([sys.executable, "-P", "-c", program], capture_output=True, text=True)
+    assert (run.stdout, run.stderr) == ("set()\n", "")
+
+
 def test_the_fixtures_stay_small() -> None:
     assert sum(path.stat().st_size for path in (ROOT / "tests/fixtures").rglob("*") if path.is_file()) < FIXTURES_LIMIT
 

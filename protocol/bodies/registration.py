@@ -26,8 +26,8 @@ from pocketmq.protocol.errors import RemoteProtocolError
 _ZLIB: Final = 0x78
 # A frame could inflate to a thousand times its size; uncompressed, no body is larger than a frame.
 _MAX_INFLATED: Final = 16 * 1024 * 1024
-_MAX_BLOCK: Final = 64 * 1024
-_MAX_BLOCKS: Final = 100_000
+_MAX_BLOCK: Final = 64 * 1024  # far more than a topic and its attributes take, and read at once
+_MAX_BLOCKS: Final = 100_000  # topics of one broker: so many take most of a second
 _TOPICS_ALONE_BEFORE: Final = 37  # 3.0.11
 _MAPPINGS_SINCE: Final = version_ordinal(5, 0, 0)
 _TOPIC: Final = ("topicName", "readQueueNums", "writeQueueNums", "perm", "topicFilterType", "attributes")

@@ -23,30 +23,26 @@ int32s = st.integers(-(2**31), 2**31 - 1)
 languages = st.sampled_from([int(language) for language in Language])
 ext_fields_strategy = st.dictionaries(st.text(max_size=8), st.text(max_size=20), max_size=6)
 remarks = st.none() | st.text(min_size=1)
-any_commands = st.builds(
-    Command,
-    code=int32s,
-    ext_fields=ext_fields_strategy,
-    body=st.just(b""),
-    opaque=int32s,
-    flag=int32s,
-    remark=remarks,
-    language=languages,
-    version=int32s,
-    encoding=st.just(JSON),
-)
-binary_commands = st.builds(
-    Command,
-    code=int16s,
-    ext_fields=ext_fields_strategy,
-    body=st.just(b""),
-    opaque=int32s,
-    flag=int32s,
-    remark=remarks,
-    language=languages,
-    version=int16s,
-    encoding=st.just(ROCKETMQ),
-)
+
+
+def commands(encoding: int, short_numbers: st.SearchStrategy[int]) -> st.SearchStrategy[Command]:
+    """Commands whose code and version have as many bits as the encoding has room for."""
+    return st.builds(
+        Command,
+        code=short_numbers,
+        ext_fields=ext_fields_strategy,
+        body=st.just(b""),
+        opaque=int32s,
+        flag=int32s,
+        remark=remarks,
+        language=languages,
+        version=short_numbers,
+        encoding=st.just(encoding),
+    )
+
+
+any_commands = commands(JSON, int32s)
+binary_commands = commands(ROCKETMQ, int16s)
 
 
 def again(command: Command) -> Command:
