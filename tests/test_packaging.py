@@ -24,9 +24,10 @@ FOLDERS = sorted({package.split(".")[1] for package in PACKAGES})
 
 # The arrows of ARCHITECTURE.md: each folder, and the folders that it may import besides itself.
 MAY_IMPORT = {
-    "cli": {"protocol", "remoting"},
+    "cli": {"protocol", "remoting", "storage"},
     "protocol": set[str](),
     "remoting": {"protocol"},
+    "storage": {"protocol"},
 }
 
 # Whatever waits, moves bytes or reads a clock has no place in the protocol.
