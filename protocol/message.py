@@ -16,6 +16,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from pocketmq.protocol.codes import MessageFlag
@@ -71,51 +72,55 @@ class MessageRecord(NamedTuple):
     properties_text: str = ""
 
 
+@lru_cache(maxsize=4096)
+def encode_topic(topic: str) -> tuple[int, bytes]:
+    """The magic number of the version that has room for a topic, and the topic as it stands in the record."""
+    name = topic.encode("utf-8", "replace")
+    if len(name) > MAX_TOPIC_BYTES_V2:
+        raise LocalProtocolError(f"a topic of {len(name)} bytes is too long")
+    magic = MAGIC_V1 if len(name) <= MAX_TOPIC_BYTES_V1 else MAGIC_V2
+    return magic, _TOPIC_LENGTHS[magic].pack(len(name)) + name
+
+
 def encode_record(record: MessageRecord) -> bytes:
     """The bytes of a record. CRC, lengths, version and the IPv6 bits of the sys flag follow from the content."""
-    check_buffer(record.body)
-    topic = record.topic.encode("utf-8", "replace")
-    properties = record.properties_text.encode("utf-8", "replace")
-    if len(topic) > MAX_TOPIC_BYTES_V2:
-        raise LocalProtocolError(f"a topic of {len(topic)} bytes is too long")
+    return encode_record_at(record, record.queue_offset, record.physical_offset, record.store_timestamp)
+
+
+def encode_record_at(record: MessageRecord, queue_offset: int, physical_offset: int, store_timestamp: int) -> bytes:
+    """The bytes of a record with these three values, which only the store knows, instead of its own."""
+    topic, body, queue_id, born_timestamp, born, _, store, flag, _, _, sys_flag, reconsumed, prepared, text = record
+    if type(body) is not bytes:
+        check_buffer(body)
+    properties = text.encode("utf-8", "replace")
     if len(properties) > MAX_PROPERTIES_BYTES:
         raise LocalProtocolError(f"properties of {len(properties)} bytes are too long")
-    magic = MAGIC_V1 if len(topic) <= MAX_TOPIC_BYTES_V1 else MAGIC_V2
-    topic_length = _TOPIC_LENGTHS[magic]
-    born_host, store_host = pack_host(record.born_host), pack_host(record.store_host)
+    magic, topic_field = encode_topic(topic)
+    born_host, store_host = pack_host(born), pack_host(store)
     hosts_v6 = (len(born_host) == 20 and _BORN_HOST_V6) | (len(store_host) == 20 and _STORE_HOST_V6)
     fixed_part = _FIXED_PARTS[hosts_v6]
-    lengths = fixed_part.size + topic_length.size + _PROPERTIES_LENGTH.size
+    lengths = fixed_part.size + len(topic_field) + _PROPERTIES_LENGTH.size
     try:
         fixed = fixed_part.pack(
-            lengths + len(record.body) + len(topic) + len(properties),
+            lengths + len(body) + len(properties),
             magic,
-            body_crc(record.body),
-            record.queue_id,
-            record.flag,
-            record.queue_offset,
-            record.physical_offset,
-            record.sys_flag & ~_HOSTS_V6 | hosts_v6,
-            record.born_timestamp,
+            body_crc(body),
+            queue_id,
+            flag,
+            queue_offset,
+            physical_offset,
+            sys_flag & ~_HOSTS_V6 | hosts_v6,
+            born_timestamp,
             born_host,
-            record.store_timestamp,
+            store_timestamp,
             store_host,
-            record.reconsume_times,
-            record.prepared_transaction_offset,
-            len(record.body),
+            reconsumed,
+            prepared,
+            len(body),
         )
     except struct.error as error:
         raise LocalProtocolError(f"a number is too large for its field in the record: {error}") from error
-    return b"".join(
-        (
-            fixed,
-            record.body,
-            topic_length.pack(len(topic)),
-            topic,
-            _PROPERTIES_LENGTH.pack(len(properties)),
-            properties,
-        )
-    )
+    return b"".join((fixed, body, topic_field, _PROPERTIES_LENGTH.pack(len(properties)), properties))
 
 
 @dataclass(slots=True, eq=False, repr=False)

@@ -4,12 +4,26 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
+import tarfile
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from pocketmq.storage.settings import StoreSettings
+
 FIXTURES = Path(__file__).parents[1] / "fixtures"
+
+STORES = ("rmq-4.9.7-kill9", "rmq-4.9.7-stop", "rmq-5.5.0-kill9", "rmq-5.5.0-stop")
+
+# The sizes of files that the stores were written with; everything else was RocketMQ's default.
+FIXTURE_SETTINGS = StoreSettings(
+    mapped_file_size_commit_log=1_048_576,
+    mapped_file_size_consume_queue=2_000,
+    max_hash_slot_num=50,
+    max_index_num=200,
+)
 
 
 def vectors(name: str, kind: str | None = None) -> list[dict[str, Any]]:
@@ -64,3 +78,19 @@ def _read(path: Path) -> Iterator[CapturedFrame]:
                 line["oneway"],
                 bytes.fromhex(line["hex"]),
             )
+
+
+def expand_store(name: str, folder: Path) -> tuple[Path, dict[str, Any]]:
+    """Unpack a store below a folder, every file as long as its broker left it: its path and what is in it."""
+    with tarfile.open(FIXTURES / f"store/{name}.tar.gz") as archive:
+        archive.extractall(folder, filter="data")
+    expected = expected_store(name)
+    for file in expected["files"]:
+        os.truncate(folder / file["path"], file["fullSize"])
+    return folder / "store", expected
+
+
+def expected_store(name: str) -> dict[str, Any]:
+    """What is in a store, as another reader than ours found it."""
+    content: dict[str, Any] = json.loads(gzip.decompress((FIXTURES / f"store/{name}.json.gz").read_bytes()))
+    return content

@@ -1,0 +1,97 @@
+"""A row of files under one offset: each is named by the offset of its first byte, and all have one size.
+
+The names need not begin at 0, for old files are deleted, and they may have a gap where a file was lost: what is there
+is served under its own offsets, and nothing is ever renumbered.
+"""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_right
+from itertools import pairwise
+from pathlib import Path
+
+from pocketmq.storage.disk import make_folder, sync_folder
+from pocketmq.storage.layout import segment_name, segment_offset
+from pocketmq.storage.mapped_file import MappedFile, require_size
+
+
+def list_segments(folder: Path, file_size: int, setting: str) -> list[int]:
+    """The offsets of the segments in a folder, in order; other files are passed over.
+
+    An empty last file is what an interrupted creation leaves and is deleted; any other wrong size is refused.
+    """
+    sizes = {}
+    for entry in folder.iterdir() if folder.is_dir() else ():
+        offset = segment_offset(entry.name)
+        if offset is not None and entry.is_file():
+            sizes[offset] = entry.stat().st_size
+    offsets = sorted(sizes)
+    if offsets and sizes[offsets[-1]] == 0:
+        (folder / segment_name(offsets.pop())).unlink()
+    for offset in offsets:
+        require_size(folder / segment_name(offset), sizes[offset], file_size, setting)
+    return offsets
+
+
+class FileQueue:
+    """The mapped files of a folder, opened when they are first asked for.
+
+    Any thread may look up files while another one adds or deletes some: `offsets` is only ever replaced whole.
+    """
+
+    def __init__(self, folder: Path, file_size: int, setting: str) -> None:
+        self.folder = folder
+        self.file_size = file_size
+        self.offsets = tuple(list_segments(folder, file_size, setting))
+        self._setting = setting
+        self._changing = threading.Lock()
+        self._open: dict[int, MappedFile] = {}
+
+    def gaps(self) -> list[tuple[int, int]]:
+        """The offsets between two files that belong to no file."""
+        size = self.file_size
+        return [(before + size, after) for before, after in pairwise(self.offsets) if after != before + size]
+
+    def at(self, offset: int) -> MappedFile:
+        """The file that begins at this offset."""
+        file = self._open.get(offset)
+        if file is None:
+            file = self._open[offset] = MappedFile(self.path_of(offset), self.file_size, self._setting)
+        return file
+
+    def start_of(self, offset: int) -> int | None:
+        """Where the file begins that holds this offset; None if there is none."""
+        offsets = self.offsets
+        place = bisect_right(offsets, offset) - 1
+        if place < 0 or offset >= offsets[place] + self.file_size:
+            return None
+        return offsets[place]
+
+    def path_of(self, offset: int) -> Path:
+        return self.folder / segment_name(offset)
+
+    def create(self, offset: int) -> MappedFile:
+        """A new file, its name and length on disk for good; it joins the row with `add`."""
+        make_folder(self.folder)
+        file = MappedFile(self.path_of(offset), self.file_size, self._setting, create=True)
+        file.sync()
+        sync_folder(self.folder)
+        return file
+
+    def add(self, offset: int, file: MappedFile) -> None:
+        with self._changing:
+            self._open[offset] = file
+            self.offsets = (*self.offsets, offset)
+
+    def delete(self, offset: int) -> None:
+        """Delete one file; who has a view of it keeps it."""
+        with self._changing:
+            self.offsets = tuple(other for other in self.offsets if other != offset)
+            self._open.pop(offset, None)
+        self.path_of(offset).unlink(missing_ok=True)
+
+    def close(self) -> None:
+        for file in self._open.values():
+            file.close()
+        self._open.clear()

@@ -1,0 +1,105 @@
+"""The index: a row of index files, each named by the moment of its creation, the last one open for more.
+
+Messages are found by their unique key, by each of their keys and by their tag. What the index gives are candidates:
+different texts can have one hash, so whoever asks compares the record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from pocketmq.protocol.spans import Ints
+from pocketmq.storage.disk import make_folder, sync_folder
+from pocketmq.storage.index_file import IndexFile, IndexHeader
+from pocketmq.storage.layout import index_name, is_index_name
+
+_AHEAD = 50_000  # entries, a MiB
+
+
+class Index:
+    """The index files of a store, oldest first."""
+
+    def __init__(self, folder: Path, slots: int, entries: int, now_ms: Callable[[], int]) -> None:
+        self._folder = folder
+        self._slots = slots
+        self._entries = entries
+        self._now_ms = now_ms
+        names = sorted(entry.name for entry in folder.iterdir() if is_index_name(entry.name)) if folder.is_dir() else []
+        self.files = [IndexFile(folder / name, slots, entries) for name in names]
+        if self.files and self.files[-1].room:
+            self.files[-1].make_writable()
+
+    @property
+    def end_physical(self) -> int:
+        """Where the last record begins that is in the index; -1 with none."""
+        filled = [file.header.end_physical for file in self.files if file.header.next_entry > 1]
+        return filled[-1] if filled else -1
+
+    @property
+    def full_timestamp(self) -> int:
+        """The time of the last message in a file that is full: what the checkpoint tells of the index."""
+        full = [file.header.end_timestamp for file in self.files if not file.room]
+        return full[-1] if full else 0
+
+    def insert(self, hashes: Ints, physical_offsets: Ints, timestamps: Ints) -> int:
+        """Add entries in this order, as many as one file takes; returns how many. Raises `DiskFullError`."""
+        file = self._with_room()
+        taken = min(len(hashes), file.room)
+        file.insert(hashes[:taken], physical_offsets[:taken], timestamps[:taken])
+        return taken
+
+    def prepare_ahead(self) -> None:
+        """Get pages ready for what is to come. Blocks on the disk; raises `DiskFullError`."""
+        if self.files:
+            self.files[-1].prepare(_AHEAD)
+
+    def _with_room(self) -> IndexFile:
+        """The last file, or a new one if it is full."""
+        if self.files and self.files[-1].room:
+            return self.files[-1]
+        before = self.files[-1].header if self.files else IndexHeader()
+        name = index_name(self._now_ms())
+        while self.files and name <= self.files[-1].name:
+            name = f"{int(self.files[-1].name) + 1:017d}"
+        make_folder(self._folder)
+        self.files.append(IndexFile(self._folder / name, self._slots, self._entries, after=before))
+        return self.files[-1]
+
+    def find(self, key_hash: int, begin_ms: int, end_ms: int) -> Iterator[int]:
+        """The physical offsets filed under a hash and between two times, newest first, each once."""
+        seen = set()
+        for file in reversed(self.files):
+            if file.covers(begin_ms, end_ms):
+                for physical_offset in file.find(key_hash, begin_ms, end_ms):
+                    if physical_offset not in seen:
+                        seen.add(physical_offset)
+                        yield physical_offset
+            if file.header.begin_timestamp < begin_ms:
+                return
+
+    def cut(self, physical_offset: int) -> bool:
+        """Drop what was said of records from `physical_offset` on, and files that say nothing else.
+
+        Returns whether anything of the records before may be missing.
+        """
+        while self.files and self.files[-1].header.begin_physical >= physical_offset:
+            self.files.pop().delete()
+        return bool(self.files) and self.files[-1].cut(physical_offset)
+
+    def delete_first(self, count: int) -> None:
+        for file in self.files[:count]:
+            file.delete()
+        del self.files[:count]
+
+    def sync(self) -> None:
+        """Bring all that was added to disk."""
+        for file in list(self.files):
+            file.sync()
+        if self.files:
+            sync_folder(self._folder)
+
+    def close(self) -> None:
+        for file in self.files:
+            file.close()
+        self.files.clear()
