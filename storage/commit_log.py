@@ -198,9 +198,14 @@ class CommitLog:
         return self.files.at(start), physical_offset - start
 
     def close(self) -> None:
-        """Give up the files; a segment that was only prepared is deleted, as RocketMQ does at a clean stop."""
+        """Give up the files."""
         if self._spare is not None:
-            self._spare[1].delete()
-            self._spare = None
-        del self._view, self._file
+            self._spare[1].close()
         self.files.close()
+
+    def delete_spare(self) -> None:
+        """Delete a segment that was only prepared, as RocketMQ does at a clean stop."""
+        with self._spare_lock:
+            if self._spare is not None:
+                self._spare[1].delete()
+                self._spare = None

@@ -188,6 +188,14 @@ class ConsumeQueue:
             if count < self.entries_per_file:
                 break
 
+    def load_to(self, end: int) -> bool:
+        """Find the files and take them as filled up to `end`; False if they cannot be."""
+        self.files.load()
+        if end and self.files.read((end - 1) * QUEUE_ENTRY_SIZE, QUEUE_ENTRY_SIZE) == bytes(QUEUE_ENTRY_SIZE):
+            return False
+        self.adopt(end)
+        return True
+
     def _whole_entries(self, file: int) -> bytes:
         data = self.files.read_data(file)
         return data[: len(data) // QUEUE_ENTRY_SIZE * QUEUE_ENTRY_SIZE]

@@ -7,6 +7,7 @@ is served under its own offsets, and nothing is ever renumbered.
 from __future__ import annotations
 
 import threading
+import time
 from bisect import bisect_right
 from itertools import pairwise
 from pathlib import Path
@@ -86,10 +87,19 @@ class FileQueue:
 
     def delete(self, offset: int) -> None:
         """Delete one file; who has a view of it keeps it."""
+        self._remove(offset)
+        self.path_of(offset).unlink(missing_ok=True)
+
+    def move(self, offset: int, folder: Path) -> None:
+        """Move one file out of the row, to a folder where nobody looks for it."""
+        self._remove(offset)
+        make_folder(folder)
+        self.path_of(offset).rename(folder / f"{segment_name(offset)}-{time.time_ns()}")
+
+    def _remove(self, offset: int) -> None:
         with self._changing:
             self.offsets = tuple(other for other in self.offsets if other != offset)
             self._open.pop(offset, None)
-        self.path_of(offset).unlink(missing_ok=True)
 
     def close(self) -> None:
         for file in self._open.values():

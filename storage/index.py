@@ -49,6 +49,12 @@ class Index:
         file.insert(hashes[:taken], physical_offsets[:taken], timestamps[:taken])
         return taken
 
+    def insert_all(self, hashes: Ints, physical_offsets: Ints, timestamps: Ints) -> None:
+        """Add entries in this order, in as many files as it takes."""
+        done = 0
+        while done < len(hashes):
+            done += self.insert(hashes[done:], physical_offsets[done:], timestamps[done:])
+
     def prepare_ahead(self) -> None:
         """Get pages ready for what is to come. Blocks on the disk; raises `DiskFullError`."""
         if self.files:

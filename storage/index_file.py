@@ -174,17 +174,29 @@ class IndexFile:
     def _keep(self, count: int) -> None:
         """Keep the first entries and no others."""
         header, entries = self.header, self._entries[1 : count + 1]
-        slots = np.zeros(self._slot_count, INDEX_SLOT)
-        # Where a slot is assigned more than once, the last time counts: that is the newest entry.
-        slots[entries["key_hash"].astype(np.int64) % self._slot_count] = np.arange(1, count + 1)
+        slots, _ = _chains(entries["key_hash"].astype(np.int64), self._slot_count)
         if count and count < header.next_entry - 1:
             seconds = header.begin_timestamp + 1000 * int(entries["seconds"][-1])
             header = header._replace(end_physical=int(entries["physical_offset"][-1]), end_timestamp=seconds)
         self.header = header._replace(next_entry=count + 1, slots_used=int(np.count_nonzero(slots)))
         self._file.clear(self._entry_at(count + 1))
-        self._file.overwrite(INDEX_HEADER.size, slots.tobytes())
+        self._file.overwrite(INDEX_HEADER.size, slots.astype(INDEX_SLOT).tobytes())
         self._changed = True
         self.make_writable()
+
+    def check(self) -> tuple[Ints, Ints, str | None]:
+        """Hash and physical offset of all entries, and what is wrong with the way to them, if anything is."""
+        entries = self._entries[1 : self.header.next_entry]
+        hashes: Ints = entries["key_hash"].astype(np.int64)
+        offsets: Ints = entries["physical_offset"].astype(np.int64)
+        slots, previous = _chains(hashes, self._slot_count)
+        if not np.array_equal(self._newest_in(np.arange(self._slot_count)), slots):
+            return hashes, offsets, "some slots do not lead to their newest entry"
+        if not np.array_equal(entries["previous"], previous):
+            return hashes, offsets, "some entries do not lead to the one before"
+        if self.header.slots_used != np.count_nonzero(slots):
+            return hashes, offsets, f"{self.header.slots_used} slots should be in use, not {np.count_nonzero(slots)}"
+        return hashes, offsets, None
 
     def sync(self) -> None:
         """Bring the entries to disk, and then the header that counts them."""
@@ -203,6 +215,20 @@ class IndexFile:
 
     def __repr__(self) -> str:
         return f"<IndexFile {self.name}: {self.header.next_entry - 1} entries>"
+
+
+def _chains(hashes: Ints, slot_count: int) -> tuple[Ints, Ints]:
+    """What a table and the entries of these hashes hold: the newest entry of each slot, the one before each entry."""
+    slots = hashes % slot_count
+    newest = np.zeros(slot_count, np.int64)
+    # Where a slot is assigned more than once, the last time counts: that is the newest entry.
+    newest[slots] = np.arange(1, len(slots) + 1)
+    order = np.argsort(slots, kind="stable")
+    grouped = slots[order]
+    previous = np.zeros(len(slots), np.int64)
+    follows = np.flatnonzero(grouped[1:] == grouped[:-1])
+    previous[order[follows + 1]] = order[follows] + 1
+    return newest, previous
 
 
 def _first(mask: NDArray[np.bool_]) -> int:

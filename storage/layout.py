@@ -84,6 +84,8 @@ class StorePaths:
         self.checkpoint = root / "checkpoint"
         self.abort = root / "abort"
         self.lock = root / "lock"
+        self.trash = root / "trash"  # ours: what is being deleted
+        self.unreadable = root / "unreadable"  # ours: segments that recovery could make nothing of
 
     def __repr__(self) -> str:
         return f"StorePaths({str(self.root)!r})"

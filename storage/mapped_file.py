@@ -43,9 +43,9 @@ class MappedFile:
             with full_disk_named(path, setting):
                 os.ftruncate(self._descriptor, size)
         require_size(path, os.fstat(self._descriptor).st_size, size, setting)
-        mapping = mmap.mmap(self._descriptor, size)
-        self.view = memoryview(mapping)
-        self.data: Bytes = np.frombuffer(mapping, np.uint8)
+        self._mapping = mmap.mmap(self._descriptor, size)
+        self.view = memoryview(self._mapping)
+        self.data: Bytes = np.frombuffer(self._mapping, np.uint8)
 
     def prepare(self, end: int, *, at_least: int = 0) -> None:
         """Make sure that the bytes below `end` may be written, `at_least` so many more if any are missing.
@@ -80,6 +80,18 @@ class MappedFile:
         while (stretch := next_data(self._descriptor, start)) is not None:
             yield stretch
             start = stretch[1]
+
+    def find(self, pattern: bytes, start: int) -> Iterator[int]:
+        """Where a pattern occurs, from `start` on; holes are not read."""
+        for begin, end in self.stretches(start):
+            found = self._mapping.find(pattern, begin, end)
+            while found >= 0:
+                yield found
+                found = self._mapping.find(pattern, found + 1, end)
+
+    def is_zero(self) -> bool:
+        """Whether there is nothing but zeros in the file."""
+        return not any(self.data[begin:end].any() for begin, end in self.stretches())
 
     def sync(self) -> None:
         """Return when all that was written is on disk."""

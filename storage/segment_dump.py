@@ -248,17 +248,18 @@ def index_lines(path: Path, settings: StoreSettings) -> Iterator[str]:
             return
         yield f"first record at {header.begin_physical}, stored {iso_time(header.begin_timestamp)}"
         yield f"last record at {header.end_physical}, stored {iso_time(header.end_timestamp)}"
-        yield f"slots used: {_slots_used(data, settings)} of {settings.max_hash_slot_num}; header: {header.slots_used}"
-        yield f"next entry: {header.count} of {settings.max_index_num}"
+        used = _slots_used(data, settings)
+        yield f"{used} of {settings.max_hash_slot_num} slots are used, {header.slots_used} by the header"
+        yield f"the next entry is number {header.next_entry}, there is room below {settings.max_index_num}"
         entries_start = INDEX_HEADER.size + settings.max_hash_slot_num * INDEX_SLOT.itemsize
-        entries_end = entries_start + header.count * INDEX_ENTRY.itemsize
+        entries_end = entries_start + header.next_entry * INDEX_ENTRY.itemsize
         rows = _rows(data, INDEX_ENTRY, entries_start + INDEX_ENTRY.itemsize, min(entries_end, end))
         number = 1
         for key_hash, physical_offset, seconds, previous in rows:
             time = iso_time(header.begin_timestamp + 1000 * seconds)
             yield f"{number} hash {key_hash}, record at {physical_offset}, stored {time}, previous {previous}"
             number += 1
-        if number < header.count:
+        if number < header.next_entry:
             yield f"{number} end of the data, before the entries are complete"
 
 
@@ -267,7 +268,7 @@ def index_summary(path: Path, settings: StoreSettings) -> str:
         header = _index_header(data)
         if header is None:
             return "no header"
-        return f"{max(header.count - 1, 0)} of {settings.max_index_num - 1} entries used"
+        return f"{max(header.next_entry - 1, 0)} of {settings.max_index_num - 1} entries used"
 
 
 def _index_header(data: Data) -> IndexHeader | None:

@@ -1,0 +1,282 @@
+"""Opening a store: what is in the log, and queues and index that say the same.
+
+After a clean stop a small file tells all there is to know, and nothing is read. Otherwise the log is gone through
+from where the checkpoint, the queues and the index are known to be right, and all that lies behind is dispatched
+anew: entries of queues and index from there on are dropped first, so that nothing stale survives. What the log has
+lost leaves fillers in the queues, and what stands behind its end is zeroed.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from pocketmq.protocol.columns import RecordColumns
+from pocketmq.protocol.spans import Ints
+from pocketmq.storage.checkpoint import read_checkpoint
+from pocketmq.storage.clean_stop import CleanStop
+from pocketmq.storage.commit_log import SEGMENT_SIZE_SETTING
+from pocketmq.storage.consume_queue import ConsumeQueue
+from pocketmq.storage.consume_queues import ConsumeQueues, is_queue
+from pocketmq.storage.delay_levels import parse_delay_levels
+from pocketmq.storage.deleted_topics import DeletedTopics
+from pocketmq.storage.dispatch import entry_tags, has_queue_entry, is_indexed, rows_by_queue
+from pocketmq.storage.file_queue import FileQueue
+from pocketmq.storage.index import Index
+from pocketmq.storage.layout import StorePaths
+from pocketmq.storage.process_lock import mark_running, was_running
+from pocketmq.storage.scan import End, Gap, LogScan
+from pocketmq.storage.settings import StoreSettings
+
+logger = logging.getLogger("pocketmq.storage")
+
+
+@dataclass(slots=True)
+class RecoveryReport:
+    """What opening a store found and did."""
+
+    clean: bool
+    start: int = 0  # the log was read from here
+    end: int = 0
+    records: int = 0
+    gaps: list[Gap] = field(default_factory=list)
+    rejected: list[int] = field(default_factory=list)  # records that no queue can hold, by physical offset
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """The parts of a store, ready for use."""
+
+    files: FileQueue
+    end: int
+    last_record: int  # where it begins
+    last_store_timestamp: int
+    queues: ConsumeQueues
+    index: Index
+    deleted: DeletedTopics
+    report: RecoveryReport
+
+
+def recover(paths: StorePaths, settings: StoreSettings, now_ms: Callable[[], int]) -> Recovered:
+    """Open the parts of a store, which must be locked. Raises `StoreUnusableError`."""
+    begun = time.perf_counter()
+    recovery = _Recovery(paths, settings, now_ms)
+    if not recovery.take_clean_stop():
+        recovery.read_log()
+    recovery.report.seconds = time.perf_counter() - begun
+    return recovery.result()
+
+
+class _Hole(Exception):
+    """A queue lacks entries of records that lie in front of where the scan began."""
+
+
+class _Recovery:
+    """The steps of opening a store."""
+
+    def __init__(self, paths: StorePaths, settings: StoreSettings, now_ms: Callable[[], int]) -> None:
+        self._paths = paths
+        self._settings = settings
+        self._crashed = was_running(paths.abort)
+        self._checkpoint = read_checkpoint(paths.checkpoint)
+        self._files = FileQueue(paths.commit_log, settings.mapped_file_size_commit_log, SEGMENT_SIZE_SETTING)
+        self._queues = self._no_queues()
+        self._index = Index(paths.index, settings.max_hash_slot_num, settings.max_index_num, now_ms)
+        self._deleted = DeletedTopics(paths.config)
+        self._delays = parse_delay_levels(settings.message_delay_level)
+        self._dispatch_from = 0
+        self._last_record = 0
+        self._last_store_timestamp = 0
+        self.report = RecoveryReport(clean=not self._crashed)
+        for start, end in self._files.gaps():
+            logger.error("%s: a segment is missing, nothing is left of %d to %d", paths.commit_log, start, end)
+
+    def _no_queues(self) -> ConsumeQueues:
+        return ConsumeQueues(self._paths.consume_queues, self._settings.mapped_file_size_consume_queue)
+
+    def result(self) -> Recovered:
+        return Recovered(
+            self._files,
+            self.report.end,
+            self._last_record,
+            self._last_store_timestamp,
+            self._queues,
+            self._index,
+            self._deleted,
+            self.report,
+        )
+
+    def take_clean_stop(self) -> bool:
+        """Take over what the last clean stop left; False if there was none, or if the store has changed since."""
+        stop = CleanStop.load(self._paths.config)
+        if self._crashed or stop is None or not stop.fits(self._files, self._index):
+            return False
+        for (topic, queue_id), end in stop.queues.items():
+            if not self._queues.create(topic, queue_id).load_to(end):
+                return False
+        mark_running(self._paths.abort)
+        self._last_record, self._last_store_timestamp = stop.last_record, stop.last_store_timestamp
+        self.report.start = self.report.end = stop.log_end
+        return True
+
+    def read_log(self) -> None:
+        """Go through the log and dispatch what is found."""
+        mark_running(self._paths.abort)
+        self._load_queues()
+        start, dispatched = self._start_of_scan()
+        try:
+            dropped = self._read_log_from(start, dispatched)
+        except _Hole:
+            logger.warning("%s: queues are incomplete, the whole log is read", self._paths.root)
+            self._load_queues()
+            dropped = self._read_log_from(self._first, self._first)
+        self._finish_queues(dropped)
+        self._cut_log()
+
+    def _read_log_from(self, start: int, dispatched: int) -> dict[ConsumeQueue, tuple[int, Ints]]:
+        """Check the log from `start` on, and dispatch its records anew from `dispatched` on."""
+        self._dispatch_from = self._cut_index(dispatched)
+        dropped = {queue: _drop_entries(queue, self._dispatch_from) for queue in self._queues}
+        self._scan(min(start, self._dispatch_from))
+        return dropped
+
+    @property
+    def _first(self) -> int:
+        return self._files.offsets[0] if self._files.offsets else 0
+
+    def _load_queues(self) -> None:
+        """All queues as their files have them, without those of deleted topics."""
+        self._queues = self._no_queues()
+        for topic, queue_id in self._queues.on_disk():
+            queue = self._queues.create(topic, queue_id)
+            queue.load()
+            if queue.max_physical <= self._deleted.end_of(topic):
+                queue.adopt(queue.first_slot)
+                queue.files.cut(0)
+
+    def _start_of_scan(self) -> tuple[int, int]:
+        """From where on the log has to be checked, and from where on queues and index may lack something."""
+        largest = max((queue.max_physical for queue in self._queues), default=0)
+        if not self._files.offsets or not largest or (self._settings.message_index_enable and not self._index.files):
+            return self._first, self._first
+        start = self._start_of(largest)
+        if self._crashed:
+            start = min(start, self._start_by_checkpoint())
+            return start, start
+        return min(start, self._files.offsets[-3:][0]), largest
+
+    def _start_of(self, offset: int) -> int:
+        """Where the segment with this offset begins; the first one, if there is none."""
+        start = self._files.start_of(offset)
+        return self._files.offsets[-1] if start is None and offset > self._first else start or self._first
+
+    def _start_by_checkpoint(self) -> int:
+        """The last record that is known to be on disk with all that comes before it, and with its entries."""
+        checkpoint = self._checkpoint
+        exact = checkpoint.logics_physical_offset
+        # Who does not know this field leaves it as it was: it counts if it tells of the same moment as the others.
+        if exact and self._time_at(exact) == checkpoint.logics_msg_timestamp <= checkpoint.physic_msg_timestamp:
+            return exact
+        for start in reversed(self._files.offsets):
+            moment = self._time_at(start)
+            if moment is not None and moment <= checkpoint.min_timestamp:
+                return start
+        return self._first
+
+    def _time_at(self, offset: int) -> int | None:
+        """When the record at an offset was stored; None if there is no good one."""
+        return LogScan(self._files, offset).time_of_first()
+
+    def _cut_index(self, start: int) -> int:
+        """Drop what the index has of the records to be read; returns where to read from if more had to go."""
+        while self._index.cut(start):
+            start = max(self._index.end_physical, self._first)
+            logger.warning("%s: the index is damaged, the log is read from %d on", self._paths.index, start)
+        if not self._index.files and self._settings.message_index_enable:
+            return self._first
+        last = self._index.files[-1] if self._index.files else None
+        # A full file has a successor as soon as there is more to say.
+        return start if last is None or last.room else min(start, max(last.header.end_physical, self._first))
+
+    def _scan(self, start: int) -> None:
+        report = self.report = RecoveryReport(clean=not self._crashed, start=start)
+        for found in LogScan(self._files, start):
+            if isinstance(found, Gap):
+                report.gaps.append(found)
+                logger.error("%s: nothing can be read from %d to %d", self._paths.commit_log, *found)
+            elif isinstance(found, End):
+                report.end = found.offset
+            else:
+                report.records += len(found)
+                self._dispatch(found)
+                self._last_record = int(found.physical_offset[-1])
+                self._last_store_timestamp = int(found.store_timestamp[-1])
+
+    def _dispatch(self, columns: RecordColumns) -> None:
+        """Put good records into their queues and into the index."""
+        living = self._deleted.living(columns) & (columns.physical_offset >= self._dispatch_from)
+        tags = entry_tags(columns, self._delays)
+        sizes = columns.total_size.astype(np.int64)
+        for name, queue_id, rows in rows_by_queue(columns, np.flatnonzero(living & has_queue_entry(columns.sys_flag))):
+            topic = name.decode("utf-8", "replace")
+            offsets = columns.physical_offset[rows]
+            if not is_queue(topic, queue_id):
+                self._reject(offsets)
+                continue
+            queue = self._queues.create(topic, queue_id)
+            numbers = columns.queue_offset[rows]
+            if numbers[0] > queue.end and self._dispatch_from > self._first and not self.report.gaps:
+                raise _Hole
+            self._reject(offsets[queue.put(numbers, offsets, sizes[rows], tags[rows])])
+        if self._settings.message_index_enable:
+            rows, hashes = columns.index_hashes()
+            kept = (living & is_indexed(columns.sys_flag))[rows]
+            rows = rows[kept]
+            self._index.insert_all(hashes[kept], columns.physical_offset[rows], columns.store_timestamp[rows])
+
+    def _reject(self, offsets: Ints) -> None:
+        for offset in offsets.tolist():
+            self.report.rejected.append(offset)
+            logger.error("%s: the record at %d cannot be in the queue that it names", self._paths.commit_log, offset)
+
+    def _finish_queues(self, dropped: dict[ConsumeQueue, tuple[int, Ints]]) -> None:
+        """Let slots whose messages are lost stay taken, and nothing stale behind the last."""
+        for queue, (kept, offsets) in dropped.items():
+            # What lay behind the end of the log nobody has read; what lay in a gap, somebody may have.
+            taken = kept + int(np.count_nonzero(offsets < self.report.end))
+            if self._queues.get(queue.topic, queue.queue_id) is queue and taken > queue.end > 0:
+                queue.fill(taken)
+        for queue in self._queues:
+            queue.readable = queue.end
+            queue.cut()
+            self._queues.changed(queue)
+
+    def _cut_log(self) -> None:
+        """Zero what stands behind the end of the log; segments behind it hold nothing that could be read."""
+        end = self.report.end
+        for start in self._files.offsets:
+            if start > end or (start == end and start != self._first):
+                self._remove_segment(start)
+            elif end < start + self._files.file_size:
+                self._files.at(start).clear(end - start)
+
+    def _remove_segment(self, start: int) -> None:
+        """Delete a segment of zeros; one with anything else in it is kept out of the way."""
+        if self._files.at(start).is_zero():
+            self._files.delete(start)
+        else:
+            logger.error("%s: nothing in it can be read; it is moved to %s", start, self._paths.unreadable)
+            self._files.move(start, self._paths.unreadable)
+
+
+def _drop_entries(queue: ConsumeQueue, start: int) -> tuple[int, Ints]:
+    """Forget the entries of records from `start` on; how many are left, and where the others pointed."""
+    kept = queue.first_at_or_after(start)
+    offsets = queue.entries(kept, queue.end)["physical_offset"].astype(np.int64)
+    queue.adopt(kept)
+    return kept, offsets

@@ -1,0 +1,130 @@
+"""The two threads that wait for the disk so that nobody else has to.
+
+One flushes the log: with SYNC_FLUSH whenever somebody waits for it, all who wait at once, with ASYNC_FLUSH every now
+and then. The other one gets pages and segments ready, writes and flushes queues and index, and cleans up. When each
+step is due follows from the settings; the functions that decide it know no clock and no thread.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import Self
+
+from pocketmq.storage.cleaning import clean
+from pocketmq.storage.errors import DiskFullError, StorageError
+from pocketmq.storage.layout import PAGE
+from pocketmq.storage.settings import FlushDiskType, StoreSettings
+from pocketmq.storage.store import Store
+
+logger = logging.getLogger("pocketmq.storage")
+
+# However busy a store is, no more than this of its log is dispatched again after a crash.
+MOST_UNSAVED = 256 << 20
+
+# How often the second thread looks whether something is due, in seconds, if nobody calls it.
+_LOOK_INTERVAL = 0.1
+
+
+def is_flush_due(settings: StoreSettings, end: int, flushed: int, since_last_ms: float) -> bool:
+    """Whether an ASYNC_FLUSH log is to be flushed: enough pages are waiting, or they have waited long enough."""
+    if end == flushed or since_last_ms < settings.flush_interval_commit_log:
+        return False
+    pages = end // PAGE - flushed // PAGE
+    is_long_ago = since_last_ms >= settings.flush_commit_log_thorough_interval
+    return pages >= settings.flush_commit_log_least_pages or is_long_ago
+
+
+def is_save_due(settings: StoreSettings, unsaved_bytes: int, since_last_ms: float) -> bool:
+    """Whether queues and index are to be brought to disk as a whole."""
+    is_long_ago = since_last_ms >= settings.flush_consume_queue_thorough_interval
+    return unsaved_bytes >= MOST_UNSAVED or (is_long_ago and unsaved_bytes > 0)
+
+
+class Workers:
+    """The threads of a store, from `with` to its end.
+
+    `on_flushed` is called in the flushing thread, with the offset up to which the log is on disk; `on_failure` in
+    either, once, when the disk has failed and the store has to be given up.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        on_flushed: Callable[[int], None] = lambda _: None,
+        on_failure: Callable[[StorageError | OSError], None] = lambda _: None,
+    ) -> None:
+        self._store = store
+        self._on_flushed = on_flushed
+        self._on_failure = on_failure
+        self._stopping = False
+        self._threads = [
+            threading.Thread(target=self._run, args=(step,), name=f"pocketmq-{name}", daemon=True)
+            for name, step in (("flush", self._flush_step), ("keep", self._keep_step))
+        ]
+        now = time.monotonic() * 1000
+        self._last_flush = self._last_write_out = self._last_save = self._last_clean = now
+        self._saved = store.log.end
+
+    def __enter__(self) -> Self:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopping = True
+        self._store.flush_wanted.set()
+        self._store.log.attention.set()
+        for thread in self._threads:
+            thread.join()
+
+    def _run(self, step: Callable[[], None]) -> None:
+        """Do one step after the other until the end, or until the disk fails."""
+        try:
+            while not self._stopping:
+                step()
+        except (StorageError, OSError) as error:
+            self._on_failure(error)
+
+    def _flush_step(self) -> None:
+        store, settings = self._store, self._store.settings
+        if settings.flush_disk_type is FlushDiskType.SYNC_FLUSH:
+            store.flush_wanted.wait()
+            store.flush_wanted.clear()
+            if store.log.end > store.log.flushed:
+                self._on_flushed(store.flush())
+            return
+        time.sleep(min(settings.flush_interval_commit_log / 1000, _LOOK_INTERVAL))
+        now = time.monotonic() * 1000
+        if is_flush_due(settings, store.log.end, store.log.flushed, now - self._last_flush):
+            self._last_flush = now
+            self._on_flushed(store.flush())
+
+    def _keep_step(self) -> None:
+        self._store.log.attention.wait(_LOOK_INTERVAL)
+        try:
+            self._keep(time.monotonic() * 1000)
+        except DiskFullError as error:
+            # Whoever appends hears of it too; what could not be written is tried again.
+            logger.warning("%s", error)
+            time.sleep(_LOOK_INTERVAL)
+
+    def _keep(self, now: float) -> None:
+        """All that is due."""
+        store, settings = self._store, self._store.settings
+        if now - self._last_clean >= settings.clean_resource_interval:
+            self._last_clean = now
+            clean(store)
+            store.empty_trash()
+        store.log.prepare_ahead()
+        store.index.prepare_ahead()
+        if now - self._last_write_out >= settings.flush_interval_consume_queue:
+            self._last_write_out = now
+            store.queues.write_out()
+            store.queues.sync(settings.flush_consume_queue_least_pages)
+        end = store.log.end
+        if is_save_due(settings, end - self._saved, now - self._last_save):
+            self._last_save, self._saved = now, end
+            store.save_progress()
