@@ -96,13 +96,11 @@ def encode_record_at(record: MessageRecord, queue_offset: int, physical_offset: 
     if len(properties) > MAX_PROPERTIES_BYTES:
         raise LocalProtocolError(f"properties of {len(properties)} bytes are too long")
     magic, topic_field = encode_topic(topic)
-    born_host, store_host = pack_host(born), pack_host(store)
-    hosts_v6 = (len(born_host) == 20 and _BORN_HOST_V6) | (len(store_host) == 20 and _STORE_HOST_V6)
-    fixed_part = _FIXED_PARTS[hosts_v6]
-    lengths = fixed_part.size + len(topic_field) + _PROPERTIES_LENGTH.size
+    hosts_v6, born_host, store_host, fixed_part = _encode_hosts(born, store)
+    body_size = len(body)
     try:
         fixed = fixed_part.pack(
-            lengths + len(body) + len(properties),
+            fixed_part.size + body_size + len(topic_field) + _PROPERTIES_LENGTH.size + len(properties),
             magic,
             body_crc(body),
             queue_id,
@@ -116,11 +114,19 @@ def encode_record_at(record: MessageRecord, queue_offset: int, physical_offset: 
             store_host,
             reconsumed,
             prepared,
-            len(body),
+            body_size,
         )
     except struct.error as error:
         raise LocalProtocolError(f"a number is too large for its field in the record: {error}") from error
     return b"".join((fixed, body, topic_field, _PROPERTIES_LENGTH.pack(len(properties)), properties))
+
+
+@lru_cache(maxsize=4096)
+def _encode_hosts(born: Host, store: Host) -> tuple[int, bytes, bytes, struct.Struct]:
+    """The IPv6 bits of the sys flag, both hosts, and the fixed part that has room for them."""
+    born_host, store_host = pack_host(born), pack_host(store)
+    hosts_v6 = (len(born_host) == 20 and _BORN_HOST_V6) | (len(store_host) == 20 and _STORE_HOST_V6)
+    return hosts_v6, born_host, store_host, _FIXED_PARTS[hosts_v6]
 
 
 @dataclass(slots=True, eq=False, repr=False)

@@ -143,23 +143,12 @@ def find_property(text: str, name: str) -> str | None:
     """`decode_properties(text).get(name)` without making the dictionary."""
     if not name or _NAME_END in name or _VALUE_END in name:
         return None
-    return find_fenced(fence(text), f"\x02{name}\x01") or None
-
-
-def fence(text: str) -> str:
-    """The text with an end of a value in front and behind, as `find_fenced` wants it."""
-    return f"\x02{text}\x02"
-
-
-def find_fenced(fenced: str, opening: str) -> str:
-    """The value that counts behind an opening such as `\\x02TAGS\\x01`; empty if there is none.
-
-    Who looks for several properties in one text fences it once.
-    """
+    fenced = f"\x02{text}\x02"
+    opening = f"\x02{name}\x01"
     found = fenced.rfind(opening)
     while found >= 0:
         start = found + len(opening)
         if value := fenced[start : fenced.index(_VALUE_END, start)]:
             return value
         found = fenced.rfind(opening, 0, found)
-    return ""
+    return None

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import NamedTuple
 
 from pocketmq.protocol.columns import RecordColumns
 from pocketmq.protocol.errors import LocalProtocolError
@@ -29,14 +28,6 @@ AHEAD = 32 << 20
 _LEAST_AHEAD = 1 << 20
 
 SEGMENT_SIZE_SETTING = "mappedFileSizeCommitLog"
-
-
-class Place(NamedTuple):
-    """Where a record was put, and when."""
-
-    physical_offset: int
-    size: int
-    store_timestamp: int
 
 
 class CommitLog:
@@ -74,9 +65,14 @@ class CommitLog:
     def min_offset(self) -> int:
         return self.files.offsets[0]
 
-    def append(self, record: MessageRecord, queue_offset: int) -> Place:
-        """Store one message. Raises `IllegalMessageError` or `DiskFullError`, and then nothing has changed."""
-        store_timestamp = self._next_timestamp()
+    def append(self, record: MessageRecord, queue_offset: int) -> tuple[int, int, int]:
+        """Store one message: where it is, its size, and when that was.
+
+        Raises `IllegalMessageError` or `DiskFullError`, and then nothing has changed.
+        """
+        store_timestamp = self._now_ms()
+        if store_timestamp < self.last_store_timestamp:
+            store_timestamp = self.last_store_timestamp
         physical_offset = self.end
         try:
             data = encode_record_at(record, queue_offset, physical_offset, store_timestamp)
@@ -89,9 +85,12 @@ class CommitLog:
                 physical_offset = self.end
                 data = encode_record_at(record, queue_offset, physical_offset, store_timestamp)
         position = self._position
-        self._view[position : position + size] = data
-        self._advance(size, store_timestamp)
-        return Place(physical_offset, size, store_timestamp)
+        end = self._position = position + size
+        self._view[position:end] = data
+        # In this order: who flushes reads the time first, and so never one of a record that it does not flush.
+        self.end = physical_offset + size
+        self.last_store_timestamp = store_timestamp
+        return physical_offset, size, store_timestamp
 
     def append_run(
         self, columns: RecordColumns, queue_offsets: Ints, born_host: bytes, store_host: bytes
@@ -102,7 +101,7 @@ class CommitLog:
         """
         first, last = int(columns.starts[0]), int(columns.starts[-1]) + int(columns.total_size[-1])
         size = last - first
-        store_timestamp = self._next_timestamp()
+        store_timestamp = max(self.last_store_timestamp, self._now_ms())
         if self._position + size > self._limit:
             self._make_room(size)
         position = self._position
@@ -118,18 +117,10 @@ class CommitLog:
             born_host=born_host,
             store_host=store_host,
         )
-        self._advance(size, store_timestamp)
-        return physical_offsets, store_timestamp
-
-    def _advance(self, size: int, store_timestamp: int) -> None:
-        # In this order: who flushes reads the time first, and so never one of a record that it does not flush.
-        self._position += size
+        self._position = position + size
         self.end += size
         self.last_store_timestamp = store_timestamp
-
-    def _next_timestamp(self) -> int:
-        """The time of the next record: now, but never before that of the last."""
-        return max(self.last_store_timestamp, self._now_ms())
+        return physical_offsets, store_timestamp
 
     def _make_room(self, size: int) -> None:
         """See to it that a record of this size can be written at `end`."""

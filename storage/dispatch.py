@@ -7,6 +7,7 @@ that costs a fraction of as many single ones. Readers see a message only after t
 
 from __future__ import annotations
 
+import re
 from array import array
 from collections.abc import Iterator
 from typing import Any, TypeVar
@@ -18,15 +19,16 @@ from pocketmq.protocol.codes import MessageFlag
 from pocketmq.protocol.columns import RecordColumns
 from pocketmq.protocol.hashes import hash_texts, index_key_hash, index_key_hashes, tags_code
 from pocketmq.protocol.message import MessageRecord
-from pocketmq.protocol.properties import fence, find_fenced
 from pocketmq.protocol.spans import Ints, Mask, Spans, as_bytes, offsets_of
-from pocketmq.storage.commit_log import Place
 from pocketmq.storage.consume_queue import ConsumeQueue
 from pocketmq.storage.delay_levels import SCHEDULE_TOPIC, Delays, deliver_timestamp
 
 _TRANSACTION_MASK = int(MessageFlag.TRANSACTION_MASK)
 _TRANSACTION_PREPARED = int(MessageFlag.TRANSACTION_PREPARED)
 _TO_BE_HASHED = -1
+
+# The properties that queues and index are interested in. The last of two with one name counts, as everywhere.
+_find_wanted = re.compile("\x02(TAGS|KEYS|UNIQ_KEY|DELAY)\x01([^\x02]+)").findall
 
 # Tags that a queue remembers the hashes of. Few topics use more; who sends more pays with a little time.
 _REMEMBERED_TAGS = 1024
@@ -74,13 +76,6 @@ class Burst:
     def note_end(self, last: int, end: int, timestamp: int) -> None:
         self.last, self.end, self.timestamp = last, end, timestamp
 
-    def add_keys(self, queue: ConsumeQueue, keys: list[str], place: Place) -> None:
-        """Add index entries of one message, to be hashed later with those of all others."""
-        for key in keys:
-            if key:
-                self.texts.append(queue.index_prefix + key)
-                self.rows.extend((_TO_BE_HASHED, place.physical_offset, place.store_timestamp))
-
     def add_columns(self, hashes: Ints, physical_offsets: Ints, timestamp: int) -> None:
         """Add index entries of many messages, whose hashes are known."""
         rows = np.empty((len(hashes), 3), np.int64)
@@ -109,26 +104,46 @@ class Burst:
         return rows
 
 
-def note(burst: Burst, queue: ConsumeQueue, record: MessageRecord, place: Place, delays: Delays, index: bool) -> None:
+def note(
+    burst: Burst,
+    queue: ConsumeQueue,
+    record: MessageRecord,
+    physical_offset: int,
+    size: int,
+    store_timestamp: int,
+    delays: Delays,
+    index: bool,
+) -> None:
     """Enter a message that was appended alone: into its queue, and with its keys into the burst."""
-    sys_flag = record.sys_flag
-    properties = fence(record.properties_text)
-    tag = find_fenced(properties, "\x02TAGS\x01")
+    unique = tag = keys = level = ""
+    for name, value in _find_wanted("\x02" + record.properties_text):
+        if name == "UNIQ_KEY":
+            unique = value
+        elif name == "TAGS":
+            tag = value
+        elif name == "KEYS":
+            keys = value
+        else:
+            level = value
     tags_code, tag_hash = tag_hashes(queue, tag) if tag else (0, 0)
-    if has_queue_entry(sys_flag):
-        if queue.topic == SCHEDULE_TOPIC:
-            level = find_fenced(properties, "\x02DELAY\x01")
-            tags_code = scheduled_code(level, tags_code, delays, place.store_timestamp)
-        queue.append(place.physical_offset, place.size, tags_code)
+    sys_flag = record.sys_flag
+    if not sys_flag & _TRANSACTION_PREPARED:
+        if level and queue.topic == SCHEDULE_TOPIC:
+            tags_code = scheduled_code(level, tags_code, delays, store_timestamp)
+        queue.append(physical_offset, size, tags_code)
         burst.queues[queue] = queue.end
     if index and is_indexed(sys_flag):
-        if unique := find_fenced(properties, "\x02UNIQ_KEY\x01"):
-            burst.add_keys(queue, [unique], place)
-        if keys := find_fenced(properties, "\x02KEYS\x01"):
-            burst.add_keys(queue, keys.split(" "), place)
+        if unique:
+            burst.texts.append(queue.index_prefix + unique)
+            burst.rows.extend((_TO_BE_HASHED, physical_offset, store_timestamp))
+        if keys:
+            for key in keys.split(" "):
+                if key:
+                    burst.texts.append(queue.index_prefix + key)
+                    burst.rows.extend((_TO_BE_HASHED, physical_offset, store_timestamp))
         if tag:
-            burst.rows.extend((tag_hash, place.physical_offset, place.store_timestamp))
-    burst.note_end(place.physical_offset, place.physical_offset + place.size, place.store_timestamp)
+            burst.rows.extend((tag_hash, physical_offset, store_timestamp))
+    burst.last, burst.end, burst.timestamp = physical_offset, physical_offset + size, store_timestamp
 
 
 def scheduled_code(level: str, tags_code: int, delays: Delays, store_timestamp: int) -> int:

@@ -164,11 +164,11 @@ class _Recovery:
         largest = max((queue.max_physical for queue in self._queues), default=0)
         if not self._files.offsets or not largest or (self._settings.message_index_enable and not self._index.files):
             return self._first, self._first
-        start = self._start_of(largest)
         if self._crashed:
-            start = min(start, self._start_by_checkpoint())
+            start = self._start_by_checkpoint()
+            start = start if start <= largest else self._start_of(largest)
             return start, start
-        return min(start, self._files.offsets[-3:][0]), largest
+        return min(self._start_of(largest), self._files.offsets[-3:][0]), largest
 
     def _start_of(self, offset: int) -> int:
         """Where the segment with this offset begins; the first one, if there is none."""

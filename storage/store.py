@@ -112,6 +112,7 @@ class Store:
         self.flush_wanted = threading.Event()
         self._deleted = recovered.deleted
         self._is_sync = self.settings.flush_disk_type is FlushDiskType.SYNC_FLUSH
+        self._has_index = self.settings.message_index_enable
         self._hot_bytes = _memory_bytes() * self.settings.access_message_in_memory_max_ratio // 100
         self._burst = Burst()
         self._waiting: deque[Burst] = deque()
@@ -147,9 +148,9 @@ class Store:
             raise IllegalMessageError(f"a body of {len(record.body)} bytes is larger than maxMessageSize")
         queue = self.queues.get(record.topic, record.queue_id) or self.queues.create(record.topic, record.queue_id)
         queue_offset = queue.end if has_queue_entry(record.sys_flag) else 0
-        place = self.log.append(record, queue_offset)
-        note(self._burst, queue, record, place, self._delays, self.settings.message_index_enable)
-        return Appended(place.physical_offset, queue_offset, place.store_timestamp, place.physical_offset + place.size)
+        physical_offset, size, store_timestamp = self.log.append(record, queue_offset)
+        note(self._burst, queue, record, physical_offset, size, store_timestamp, self._delays, self._has_index)
+        return Appended(physical_offset, queue_offset, store_timestamp, physical_offset + size)
 
     def append_records(self, columns: RecordColumns, born_host: Host, store_host: Host) -> Appended:
         """Store a batch: records of one topic and queue, back to back, with zeros where the store fills in.
@@ -170,7 +171,7 @@ class Store:
         offsets, store_timestamp = self.log.append_run(columns, numbers, pack_host(born_host), pack_host(store_host))
         queue.extend(offsets, columns.total_size.astype(np.int64), tags)
         self._burst.queues[queue] = queue.end
-        if self.settings.message_index_enable:
+        if self._has_index:
             rows, hashes = columns.index_hashes()
             self._burst.add_columns(hashes, offsets[rows], store_timestamp)
         self._burst.note_end(int(offsets[-1]), self.log.end, store_timestamp)
