@@ -12,20 +12,54 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pocketmq.protocol.codes import MessageFlag
 from pocketmq.protocol.errors import RemoteProtocolError
-from pocketmq.protocol.hashes import body_crc, java_hash_bytes
+from pocketmq.protocol.hashes import (
+    Codes,
+    TextHashes,
+    crc32,
+    extended,
+    hash_texts,
+    index_key_hashes,
+    java_hash,
+)
 from pocketmq.protocol.message import MAGIC_V1, MAGIC_V2
 from pocketmq.protocol.property_columns import PropertyColumns
-from pocketmq.protocol.spans import Bytes, BytesLike, Ints, Mask, Spans, as_bytes, read_at, read_clipped
+from pocketmq.protocol.spans import Bytes, BytesLike, Ints, Mask, Spans, as_bytes, at_every_byte, read_at, read_lengths
+
+_Number = TypeVar("_Number", np.int32, np.int64)
 
 SMALLEST_RECORD = 91
 
-_IPV6_EXTRA = 12
+# The first 88 bytes of a record with IPv4 hosts. Up to the born host those of all records are the same.
+HEAD = np.dtype(
+    [
+        ("total_size", ">i4"),
+        ("magic", ">i4"),
+        ("crc", ">i4"),
+        ("queue_id", ">i4"),
+        ("flag", ">i4"),
+        ("queue_offset", ">i8"),
+        ("physical_offset", ">i8"),
+        ("sys_flag", ">i4"),
+        ("born_timestamp", ">i8"),
+        ("born_host", ">i8"),
+        ("store_timestamp", ">i8"),
+        ("store_host", ">i8"),
+        ("reconsume_times", ">i4"),
+        ("prepared_transaction_offset", ">i8"),
+        ("body_length", ">i4"),
+    ]
+)
+
+# Where the hosts end, by the two bits of the sys flag that say which of them are of IPv6.
+_BORN_HOST_END = np.array([56, 68, 56, 68])
+_STORE_HOST_END = np.array([72, 84, 84, 96])
+
 _size_at = struct.Struct(">i").unpack_from
 
 
@@ -73,11 +107,10 @@ def _readable(data: Bytes, starts: Ints) -> Mask:
 class _Shape:
     """Where the parts of each record lie. Of a record that is not sound the parts are meaningless."""
 
+    heads: NDArray[np.void]
     total_size: NDArray[np.int32]
     magic: NDArray[np.int32]
     sys_flag: NDArray[np.int32]
-    born_host_end: Ints
-    store_host_end: Ints
     bodies: Spans
     topics: Spans
     properties: Spans
@@ -87,38 +120,46 @@ class _Shape:
     def of(cls, data: Bytes, starts: Ints) -> _Shape:
         """Follow the lengths in every record; all starts must be readable.
 
-        A wrong length leads anywhere. Such a place is moved into the buffer, read, and found out at the end: in
-        a sound record no length is negative and all add up to a size that the buffer holds, so none was moved.
+        A wrong length leads anywhere behind it. What is read there is found out at the end: the lengths of a sound
+        record add up to its size, and the buffer holds that.
         """
-        total_size = read_at(data, ">i4", starts)
-        magic = read_at(data, ">i4", starts + 4)
-        sys_flag = read_at(data, ">i4", starts + 36)
-        v2 = magic == MAGIC_V2
+        heads = at_every_byte(data, f"V{HEAD.itemsize}")[starts].view(HEAD)
+        total_size = heads["total_size"].astype(np.int32)
+        magic = heads["magic"].astype(np.int32)
+        sys_flag = heads["sys_flag"].astype(np.int32)
 
-        born_host_end = starts + 56 + _IPV6_EXTRA * (sys_flag & MessageFlag.BORN_HOST_V6 != 0)
-        store_host_end = born_host_end + 16 + _IPV6_EXTRA * (sys_flag & MessageFlag.STORE_HOST_V6 != 0)
-        body_start = store_host_end + 16
-        body_end = body_start + read_clipped(data, ">i4", body_start - 4)
-        # In v2 the length of the topic takes two bytes, in v1 only the first of these two.
-        topic_start = body_end + 1 + v2
-        topic_end = topic_start + (read_clipped(data, ">i2", body_end) >> np.where(v2, 0, 8))
+        body_start = starts + _STORE_HOST_END[sys_flag >> 4 & 3] + 16
+        body_end = body_start + read_lengths(data, ">i4", body_start - 4)
+        topic_start = body_end + 1
+        topic_length = read_lengths(data, "i1", body_end)
+        sound = magic == MAGIC_V1
+        if np.count_nonzero(sound) < len(sound):
+            # In version 2 the length of the topic takes two bytes.
+            v2 = (magic == MAGIC_V2).nonzero()[0]
+            topic_start[v2] += 1
+            topic_length[v2] = read_lengths(data, ">i2", body_end[v2])
+            sound[v2] = True
+        topic_end = topic_start + topic_length
         properties_start = topic_end + 2
-        properties_end = properties_start + read_clipped(data, ">i2", topic_end)
+        properties_end = properties_start + read_lengths(data, ">i2", topic_end)
 
-        sound = v2 | (magic == MAGIC_V1)
-        sound &= (body_start <= body_end) & (topic_start <= topic_end) & (properties_start <= properties_end)
-        sound &= (properties_end == starts + total_size) & (properties_end <= len(data))
+        sound &= properties_end == starts + total_size
+        sound &= properties_end <= len(data)
         return cls(
+            heads,
             total_size,
             magic,
             sys_flag,
-            born_host_end,
-            store_host_end,
             Spans(data, body_start, body_end),
             Spans(data, topic_start, topic_end),
             Spans(data, properties_start, properties_end),
             sound,
         )
+
+
+def _head(name: str, dtype: type[_Number]) -> cached_property[NDArray[_Number]]:
+    """A column of fields that have the same place in all records."""
+    return cached_property(lambda self: self.heads[name].astype(dtype))
 
 
 def _int32(anchor: str, offset: int) -> cached_property[NDArray[np.int32]]:
@@ -134,7 +175,7 @@ class RecordColumns:
     """The records that begin at `starts`, by default the whole of the buffer, as columns; row i is record i.
 
     Raises `RemoteProtocolError`, which names the first bad record, unless all are whole and their lengths agree.
-    What the fields say is not checked. The buffer is not copied: it must not change while the columns are in use.
+    What the fields say is not checked. Most of the buffer is not copied: it must not change while they are in use.
     """
 
     def __init__(self, buffer: BytesLike, starts: Ints | None = None) -> None:
@@ -143,27 +184,37 @@ class RecordColumns:
         require(_readable(self.data, self.starts), self.starts, "it is not inside the buffer")
         shape = _Shape.of(self.data, self.starts)
         require(shape.sound, self.starts, "its magic is unknown or its lengths do not agree with its size")
+        self.heads = shape.heads
         self.total_size = shape.total_size
         self.magic = shape.magic
         self.sys_flag = shape.sys_flag
         self.bodies = shape.bodies
         self.topics = shape.topics
         self.properties = shape.properties
-        self._born_host_end = shape.born_host_end
-        self._store_host_end = shape.store_host_end
+        self._property_values: dict[bytes, Spans] = {}
 
     def __len__(self) -> int:
         return len(self.starts)
 
-    crc = _int32("starts", 8)
-    queue_id = _int32("starts", 12)
-    flag = _int32("starts", 16)
-    queue_offset = _int64("starts", 20)
-    physical_offset = _int64("starts", 28)
-    born_timestamp = _int64("starts", 40)
+    crc = _head("crc", np.int32)
+    queue_id = _head("queue_id", np.int32)
+    flag = _head("flag", np.int32)
+    queue_offset = _head("queue_offset", np.int64)
+    physical_offset = _head("physical_offset", np.int64)
+    born_timestamp = _head("born_timestamp", np.int64)
     store_timestamp = _int64("_born_host_end", 0)
     reconsume_times = _int32("_store_host_end", 0)
     prepared_transaction_offset = _int64("_store_host_end", 4)
+
+    @property
+    def _born_host_end(self) -> Ints:
+        ends: Ints = self.starts + _BORN_HOST_END[self.sys_flag >> 4 & 3]
+        return ends
+
+    @property
+    def _store_host_end(self) -> Ints:
+        ends: Ints = self.starts + _STORE_HOST_END[self.sys_flag >> 4 & 3]
+        return ends
 
     @property
     def born_hosts(self) -> Spans:
@@ -181,21 +232,56 @@ class RecordColumns:
 
     def property_column(self, name: bytes) -> Spans:
         """The value of one property in every record; empty where it is absent, for no value is empty."""
-        return self.property_columns.column(name)
+        if name not in self._property_values:
+            self._property_values[name] = self.property_columns.column(name)
+        return self._property_values[name]
+
+    @cached_property
+    def topic(self) -> bytes | None:
+        """The topic that all records have; None if they differ."""
+        return self.topics.common()
+
+    @cached_property
+    def _tag_hashes(self) -> TextHashes:
+        return hash_texts(self.property_column(b"TAGS"))
 
     def tags_code(self) -> Ints:
         """What a consume queue keeps of the tags: their hash, 0 without any."""
-        tags = self.property_column(b"TAGS")
-        return java_hash_bytes(tags.data, tags.starts, tags.ends).astype(np.int64)
+        return self._tag_hashes.codes.view(np.int32).astype(np.int64)
 
     def index_keys(self) -> tuple[Ints, Spans]:
         """The keys for the index, each with its row: of every record its unique key, then its KEYS in order."""
+        rows, keys = self._keys()
+        order = rows.argsort(kind="stable")
+        return rows[order], keys[order]
+
+    def _keys(self) -> tuple[Ints, Spans]:
+        """The unique keys of all records, then the KEYS of all, each with its row."""
         unique = self.property_column(b"UNIQ_KEY")
-        unique_rows = np.flatnonzero(unique.present)
-        key_rows, keys = self.property_column(b"KEYS").split(b" ")
-        rows = np.concatenate((unique_rows, key_rows))
-        order = np.argsort(rows, kind="stable")
-        return rows[order], unique[unique_rows].followed_by(keys)[order]
+        unique_rows = unique.present.nonzero()[0]
+        rows, keys = self.property_column(b"KEYS").split(b" ")
+        return np.concatenate((unique_rows, rows)), unique[unique_rows].followed_by(keys)
+
+    def index_hashes(self) -> tuple[Ints, Ints]:
+        """What the index files each record under, with its row: the hashes of `topic#key`, which are not negative.
+
+        A record has one for its unique key, then one for each of its KEYS, and one for `T#` and its tag.
+        """
+        key_rows, keys = self._keys()
+        tag_rows = self.property_column(b"TAGS").present.nonzero()[0]
+        prefixes = self._index_prefixes()
+        key_codes = hash_texts(keys).after(prefixes[key_rows])
+        tag_codes = self._tag_hashes[tag_rows].after(extended(prefixes, "T#")[tag_rows])
+        rows, codes = np.concatenate((key_rows, tag_rows)), np.concatenate((key_codes, tag_codes))
+        order = rows.argsort(kind="stable")
+        return rows[order], index_key_hashes(codes[order])
+
+    def _index_prefixes(self) -> Codes:
+        """The hashes of `topic#`."""
+        if self.topic is None:
+            return extended(hash_texts(self.topics).codes, "#")
+        prefix = self.topic.decode("utf-8", "replace") + "#"
+        return np.full(len(self), java_hash(prefix) & 0xFFFFFFFF, np.uint32)
 
     def crc_matches(self) -> Mask:
         """Which bodies have the CRC that their record names."""
@@ -204,11 +290,12 @@ class RecordColumns:
 
 def body_crcs(bodies: Spans) -> NDArray[np.int32]:
     """The CRC of every body, as records hold it."""
-    return np.fromiter(map(body_crc, bodies.views()), np.int32, len(bodies))
+    crcs = np.fromiter(map(crc32, bodies.each()), np.uint32, len(bodies))
+    return (crcs & 0x7FFFFFFF).view(np.int32)
 
 
 def require(good: Mask, starts: Ints, otherwise: str) -> None:
     """Raise `RemoteProtocolError` with the text `otherwise` for the first record that is not good."""
-    if not good.all():
+    if np.count_nonzero(good) < len(good):
         row = np.argmin(good)
         raise RemoteProtocolError(f"record {row} at byte {starts[row]}: {otherwise}")

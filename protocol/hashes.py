@@ -6,23 +6,33 @@ compute what `String.hashCode` computes: h = 31·h + unit over UTF-16 units, wra
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import TypeAlias
+
 import numpy as np
 from numpy.typing import NDArray
 
 from pocketmq.protocol.command import Buffer
+from pocketmq.protocol.spans import Ints, Spans, at_every_byte
 
 try:
-    from zlib_ng.zlib_ng import crc32
+    from zlib_ng.zlib_ng import crc32 as crc32
 except ImportError:
-    from zlib import crc32
+    from zlib import crc32 as crc32
 
-# Longer spans are hashed one by one: the vectorised loop takes a step per byte of its longest span.
-_LONGEST_COLUMN = 128
+Codes: TypeAlias = NDArray[np.uint32]
+
+# Longer texts are hashed one by one: many are hashed as a table with a column for each byte of the longest.
+_WIDEST = 128
+
+_POWERS = np.array([pow(31, exponent, 2**32) for exponent in range(_WIDEST + 1)], np.uint32)
+# A window on this, as wide as the table, is the mask for one row: off before the text, on in it.
+_STEP = np.repeat(np.array([0x00, 0xFF], np.uint8), _WIDEST)
 
 
 def java_hash(text: str) -> int:
     """`text.hashCode()` of Java. A lone surrogate is a unit like any other."""
-    if len(text) > _LONGEST_COLUMN:
+    if len(text) > _WIDEST:
         return _hash_long(text)
     code = 0
     for unit in text.encode("ascii") if text.isascii() else _utf16_units(text).tolist():
@@ -50,45 +60,76 @@ def tags_code(tag: str | None) -> int:
 
 def index_key_hash(key: str) -> int:
     """The hash that places `topic#key` in the index: never negative; -2^31 has no opposite and becomes 0."""
-    code = abs(java_hash(key))
-    return 0 if code == 0x80000000 else code
+    return fold_key_hash(java_hash(key))
 
 
-def java_hash_bytes(data: NDArray[np.uint8], starts: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.int32]:
-    """`java_hash` of the UTF-8 texts `data[start:end]`, all at once.
+def fold_key_hash(code: int) -> int:
+    """What the index makes of a hash, which may still have bits above its 32."""
+    code &= 0xFFFFFFFF
+    if code < 0x80000000:
+        return code
+    return 0 if code == 0x80000000 else 0x100000000 - code
 
-    Only in ASCII is a byte a UTF-16 unit. Spans that hold other bytes are decoded and hashed one by one, as
-    are the very long ones. Malformed UTF-8 hashes as the replacement characters that a decoder makes of it.
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TextHashes:
+    """The hashes of many texts, and what it takes to hash longer texts that end with them.
+
+    hash(a + b) = hash(a) * 31**length(b) + hash(b), wrapping at 32 bits; the length is counted in UTF-16 units.
     """
-    lengths = ends - starts
-    single = lengths > _LONGEST_COLUMN
-    hashes, seen = _hash_ascii(data, starts, np.where(single, 0, lengths).astype(np.uint8))
-    single |= seen > 0x7F
-    for i in np.flatnonzero(single).tolist():
-        hashes[i] = java_hash(str(data[starts[i] : ends[i]].data, "utf-8", "replace"))
+
+    codes: Codes
+    powers: Codes
+
+    def __getitem__(self, rows: Ints) -> TextHashes:
+        return TextHashes(self.codes[rows], self.powers[rows])
+
+    def after(self, prefixes: Codes) -> Codes:
+        """The codes of the texts with a prefix before each, of which the code is given."""
+        return prefixes * self.powers + self.codes
+
+
+def hash_texts(texts: Spans) -> TextHashes:
+    """`java_hash` of texts in UTF-8, all at once.
+
+    Every text is a row of a table, flush right with zeros before it, and the row times the powers of 31 is the hash.
+    Only in ASCII is a byte a UTF-16 unit. Texts that hold other bytes are decoded and hashed one by one, as are the
+    very long ones. Malformed UTF-8 hashes as the replacement characters that a decoder makes of it.
+    """
+    lengths = texts.lengths
+    longest = int(lengths.max(initial=0))
+    if not longest:
+        return TextHashes(np.zeros(len(texts), np.uint32), np.ones(len(texts), np.uint32))
+    width = min(longest, _WIDEST)
+    begins = texts.ends - width
+    # There is no row for a text so near to the beginning of the data that its row would begin before it.
+    single = (begins < 0) & (lengths > 0)
+    if longest > width:
+        single |= lengths > width
+        lengths = np.minimum(lengths, width)
+    units = at_every_byte(texts.data, f"V{width}")[np.maximum(begins, 0)].view(np.uint8)
+    units &= at_every_byte(_STEP, f"V{width}")[lengths + (_WIDEST - width)].view(np.uint8)
+    table = units.reshape(-1, width)
+    hashes = TextHashes(table @ _POWERS[width - 1 :: -1], _POWERS[lengths])
+    if units.max() > 0x7F:
+        single |= table.max(axis=1) > 0x7F
+    for row in single.nonzero()[0].tolist():
+        text = str(texts.data[texts.starts[row] : texts.ends[row]].data, "utf-8", "replace")
+        hashes.codes[row] = java_hash(text) & 0xFFFFFFFF
+        hashes.powers[row] = pow(31, len(_utf16_units(text)), 2**32)
     return hashes
 
 
-def _hash_ascii(
-    data: NDArray[np.uint8], starts: NDArray[np.int64], lengths: NDArray[np.uint8]
-) -> tuple[NDArray[np.int32], NDArray[np.uint8]]:
-    """Hashes of spans taken byte for unit, and the bits that occur in each span.
+def extended(codes: Codes, text: str) -> Codes:
+    """The codes of texts with one and the same short `text` in ASCII behind them."""
+    longer: Codes = codes * _POWERS[len(text)] + np.uint32(java_hash(text) & 0xFFFFFFFF)
+    return longer
 
-    Step n takes the n-th byte of every span that has one. With the spans in order of length those are always
-    the last ones, so that each step works on plain slices.
-    """
-    order = np.argsort(lengths, kind="stable")
-    lengths, position = lengths[order], starts[order]
-    codes, bits = np.zeros(len(order), np.uint32), np.zeros(len(order), np.uint8)
-    for ended in np.searchsorted(lengths, np.arange(lengths.max(initial=0)), side="right").tolist():
-        units = data[position[ended:]]
-        position[ended:] += 1
-        codes[ended:] *= np.uint32(31)
-        codes[ended:] += units
-        bits[ended:] |= units
-    back = np.empty_like(order)
-    back[order] = np.arange(len(order))
-    return codes.view(np.int32)[back], bits[back]
+
+def index_key_hashes(codes: Codes) -> Ints:
+    """`index_key_hash` of the texts that have these codes."""
+    # The one that has no opposite is its own absolute value, and negative.
+    return np.maximum(np.abs(codes.view(np.int32)), 0).astype(np.int64)
 
 
 def body_crc(body: Buffer) -> int:

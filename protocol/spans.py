@@ -11,9 +11,8 @@ Two ideas carry the whole module:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -27,13 +26,22 @@ Mask: TypeAlias = NDArray[np.bool_]
 # From 2 KiB on, one plain copy for each span is faster than two passes over all.
 _BLOCKED_BITS = 11
 
+# Up to here Python handles strings one by one faster than numpy all of them.
+_FEW = 64
+
+# Strings of one length that are no longer than this are copied faster than views of them are made.
+_COPIED = 1024
+
+# More than any data holds, and yet a few of it can be added up.
+_HUGE = 2**60 - 1
+
 
 def as_bytes(buffer: BytesLike) -> Bytes:
     """The buffer as an array of bytes that shares its memory."""
     return np.frombuffer(buffer, np.uint8)
 
 
-def at_every_byte(data: Bytes, dtype: str) -> NDArray[Any]:
+def at_every_byte(data: Bytes, dtype: str | np.dtype[Any]) -> NDArray[Any]:
     """A view whose element i is the value that starts at byte i, aligned or not."""
     width = np.dtype(dtype).itemsize
     return np.ndarray(max(len(data) - width + 1, 0), dtype, data, strides=(1,))
@@ -45,13 +53,16 @@ def read_at(data: Bytes, dtype: str, positions: Ints) -> NDArray[Any]:
     return values.astype(values.dtype.newbyteorder("="))
 
 
-def read_clipped(data: Bytes, dtype: str, positions: Ints) -> NDArray[Any]:
-    """Like `read_at`, for positions still to be checked: one outside of the data is moved to its edge.
+def read_lengths(data: Bytes, dtype: str, positions: Ints) -> Ints:
+    """Signed lengths that are still to be checked, as are their positions: these may lie behind the data.
 
-    The data must hold at least one value.
+    Such a position is moved to the end of the data, which must hold at least one length. A negative length becomes
+    a huge one. So lengths only ever lead forward, and wrong ones do not add up to what they should.
     """
     last = len(data) - np.dtype(dtype).itemsize
-    return read_at(data, dtype, np.clip(positions, 0, last))
+    lengths: Ints = at_every_byte(data, dtype)[np.minimum(positions, last)].astype(np.int64)
+    lengths &= _HUGE
+    return lengths
 
 
 def write_at(data: Bytes, dtype: str, positions: Ints, values: object) -> None:
@@ -62,7 +73,7 @@ def write_at(data: Bytes, dtype: str, positions: Ints, values: object) -> None:
 def offsets_of(lengths: Ints) -> Ints:
     """Where strings of these lengths begin when they are laid end to end, and where the last one ends."""
     offsets = np.zeros(len(lengths) + 1, np.int64)
-    np.cumsum(lengths, out=offsets[1:])
+    lengths.cumsum(out=offsets[1:])
     return offsets
 
 
@@ -106,16 +117,23 @@ class Spans:
 
     def followed_by(self, other: Spans) -> Spans:
         """The rows of both, in this order, over a buffer that holds the data of both."""
-        shift = len(self.data)
+        same = self.data is other.data
+        shift = 0 if same else len(self.data)
         return Spans(
-            np.concatenate((self.data, other.data)),
+            self.data if same else np.concatenate((self.data, other.data)),
             np.concatenate((self.starts, other.starts + shift)),
             np.concatenate((self.ends, other.ends + shift)),
         )
 
-    def heads(self, length: int) -> Spans:
-        """At most the first `length` bytes of every string."""
-        return Spans(self.data, self.starts, np.minimum(self.starts + length, self.ends))
+    def common(self) -> bytes | None:
+        """The string that all rows hold; None if they differ or there are none."""
+        lengths = self.lengths
+        if not len(self) or np.count_nonzero(lengths != lengths[0]):
+            return None
+        first = self.data[self.starts[0] : self.ends[0]].tobytes()
+        if first and at_every_byte(self.data, f"V{len(first)}")[self.starts].tobytes() != first * len(self):
+            return None
+        return first
 
     def equal(self, value: bytes) -> Mask:
         """Which strings are exactly `value`."""
@@ -143,31 +161,58 @@ class Spans:
         self.copy_to(data, offsets[:-1])
         return data, offsets
 
+    def fenced(self, fence: bytes) -> tuple[Bytes, Ints]:
+        """A copy of the strings with a fence (one byte) around each, and where these fences are.
+
+        String i is `data[fences[i] + 1 : fences[i + 1]]`. At the end there are eight fences, so that a number of 8
+        bytes can be read from any byte of a string.
+        """
+        lengths = self.lengths
+        fences = offsets_of(lengths + 1)
+        width = 0 if len(self) < _FEW else int(lengths.max())
+        if not 0 < len(self) * width < 4 * fences[-1] or self.ends.min() < width:
+            return as_bytes(b"".join((fence, fence.join(self.views()), 8 * fence))), fences
+        # Blocks as wide as the longest string, flush with the ends of all. They are written from the last to the
+        # first: what a block brings along from before its string, the strings before it overwrite.
+        fences += width
+        data = np.empty(fences[-1] + 8, np.uint8)
+        blocks = at_every_byte(self.data, f"V{width}")[self.ends[::-1] - width]
+        at_every_byte(data, f"V{width}")[fences[:0:-1] - width] = blocks
+        data[:width] = data[-8:] = data[fences] = ord(fence)
+        return data, fences
+
     def split(self, separator: bytes) -> tuple[Ints, Spans]:
         """The non-empty pieces between separators (one byte), each with the number of its row."""
-        mark = ord(separator)
-        offsets = offsets_of(self.lengths + 1)
-        # Each row gets a separator behind it, so that pieces never run across rows.
-        data = np.full(offsets[-1], mark, np.uint8)
-        self.copy_to(data, offsets[:-1])
-        inside = data != mark
-        begins = inside.copy()
-        begins[1:] &= ~inside[:-1]
-        starts = np.flatnonzero(begins)
-        ends = np.flatnonzero(inside[:-1] & ~inside[1:]) + 1
-        rows = np.searchsorted(offsets, starts, side="right") - 1
-        return rows, Spans(data, starts, ends)
+        present = self.present.nonzero()[0]
+        whole = self[present]
+        # All the data is searched, but that is soon done, and mostly no string is in pieces.
+        if not np.count_nonzero(self.data == ord(separator)):
+            return present, whole
+        data, fences = whole.fenced(separator)
+        marks = (data == ord(separator)).nonzero()[0]
+        before = (marks[1:] - marks[:-1] > 1).nonzero()[0]
+        rows = fences.searchsorted(marks[before], side="right") - 1
+        back = (whole.starts - fences[:-1])[rows] - 1
+        return present[rows], Spans(self.data, marks[before] + 1 + back, marks[before + 1] + back)
 
     def views(self) -> Iterator[memoryview]:
         """The strings one by one, not copied."""
         view = self.data.data
         return (view[start:end] for start, end in zip(self.starts.tolist(), self.ends.tolist(), strict=True))
 
+    def each(self) -> Iterable[bytes | memoryview]:
+        """The strings one by one, copied or not, whichever is faster."""
+        if len(self) < _FEW:
+            return self.views()
+        lengths = self.lengths
+        if not 0 < lengths[0] <= _COPIED or np.count_nonzero(lengths != lengths[0]):
+            return self.views()
+        strings: list[bytes] = at_every_byte(self.data, f"V{lengths[0]}")[self.starts].tolist()
+        return strings
+
     def tolist(self) -> list[bytes]:
         """The strings as Python objects."""
-        data, offsets = self.compact()
-        text = data.tobytes()
-        return [text[start:end] for start, end in pairwise(offsets.tolist())]
+        return [view.tobytes() for view in self.views()]
 
 
 def _copy_blocks(spans: Spans, width: int, target: Bytes, positions: Ints) -> None:

@@ -53,7 +53,7 @@ class ConsumeQueue:
         self.queue_id = queue_id
         self.files = QueueFiles(folder, file_size)
         self.index_prefix = f"{topic}#"
-        self.tags: dict[str, tuple[int, int]] = {}  # what hashing a tag gave, for the tags seen of late
+        self.tags: dict[str, tuple[int, int]] = {}  # hashes of the tags seen of late; `dispatch.py` keeps them
         self.min_offset = 0
         self.base = 0
         self.readable = 0
@@ -87,7 +87,7 @@ class ConsumeQueue:
 
     def fill(self, end: int) -> None:
         """Add slots without a message, so that the next entry gets the number `end`."""
-        if not self.end:
+        if not self.end and not self.files.offsets:
             # A queue that begins late has files from there on, and fillers only where the first one begins.
             self.base = self.readable = self.end = end - end % self.entries_per_file
             self.min_offset = end

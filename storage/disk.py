@@ -36,16 +36,19 @@ def sync_folder(path: Path) -> None:
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder and those above it that are missing, for good."""
+    """Make a folder and those above it that are missing, for good. Raises `DiskFullError`."""
     if path.is_dir():
         return
     make_folder(path.parent)
-    path.mkdir(exist_ok=True)
+    with full_disk_named(path, "storePathRootDir"):
+        path.mkdir(exist_ok=True)
     sync_folder(path.parent)
 
 
 def free_bytes(path: Path) -> int:
-    """The bytes that an ordinary user may still write on the disk of a path."""
+    """The bytes that an ordinary user may still write on the disk of a path, or where its folder is to be."""
+    while not path.exists():
+        path = path.parent
     usage = os.statvfs(path)
     return usage.f_bavail * usage.f_frsize
 

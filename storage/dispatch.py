@@ -17,22 +17,20 @@ from numpy.typing import NDArray
 
 from pocketmq.protocol.codes import MessageFlag
 from pocketmq.protocol.columns import RecordColumns
-from pocketmq.protocol.hashes import hash_texts, index_key_hash, index_key_hashes, tags_code
+from pocketmq.protocol.hashes import hash_texts, index_key_hash, tags_code
 from pocketmq.protocol.message import MessageRecord
-from pocketmq.protocol.spans import Ints, Mask, Spans, as_bytes, offsets_of
+from pocketmq.protocol.spans import Ints, Mask
 from pocketmq.storage.consume_queue import ConsumeQueue
 from pocketmq.storage.delay_levels import SCHEDULE_TOPIC, Delays, deliver_timestamp
+from pocketmq.storage.key_hashes import TO_BE_HASHED
 
 _TRANSACTION_MASK = int(MessageFlag.TRANSACTION_MASK)
 _TRANSACTION_PREPARED = int(MessageFlag.TRANSACTION_PREPARED)
-_TO_BE_HASHED = -1
-
-# The properties that queues and index are interested in. The last of two with one name counts, as everywhere.
-_find_wanted = re.compile("\x02(TAGS|KEYS|UNIQ_KEY|DELAY)\x01([^\x02]+)").findall
-
 # Tags that a queue remembers the hashes of. Few topics use more; who sends more pays with a little time.
 _REMEMBERED_TAGS = 1024
 
+# The properties that queues and index are interested in. The last of two with one name counts, as everywhere.
+_find_wanted = re.compile("\x02(TAGS|KEYS|UNIQ_KEY|DELAY)\x01([^\x02]+)").findall
 
 _Flags = TypeVar("_Flags", int, NDArray[np.int32])
 
@@ -47,13 +45,11 @@ def is_indexed(sys_flag: _Flags) -> Any:
     return sys_flag & _TRANSACTION_MASK != _TRANSACTION_MASK
 
 
-def tag_hashes(queue: ConsumeQueue, tag: str) -> tuple[int, int]:
-    """What the queue keeps of a tag, and where the index files it."""
-    hashes = queue.tags.get(tag)
-    if hashes is None:
-        if len(queue.tags) >= _REMEMBERED_TAGS:
-            queue.tags.clear()
-        hashes = queue.tags[tag] = tags_code(tag), index_key_hash(f"{queue.index_prefix}T#{tag}")
+def _hash_tag(queue: ConsumeQueue, tag: str) -> tuple[int, int]:
+    """What the queue keeps of a tag that it does not remember, and where the index files it."""
+    if len(queue.tags) >= _REMEMBERED_TAGS:
+        queue.tags.clear()
+    hashes = queue.tags[tag] = tags_code(tag), index_key_hash(f"{queue.index_prefix}T#{tag}")
     return hashes
 
 
@@ -68,7 +64,7 @@ class Burst:
         self.timestamp = 0
         self.queues: dict[ConsumeQueue, int] = {}  # how far each queue can be read once this is published
         self.rows = array("q")  # hash, physical offset and time of each index entry
-        self.texts: list[str] = []  # those to be hashed: the index entries with the hash _TO_BE_HASHED, in order
+        self.texts: list[str] = []  # for the entries whose hash is TO_BE_HASHED, in order
 
     def __bool__(self) -> bool:
         return self.end > 0
@@ -77,7 +73,7 @@ class Burst:
         self.last, self.end, self.timestamp = last, end, timestamp
 
     def add_columns(self, hashes: Ints, physical_offsets: Ints, timestamp: int) -> None:
-        """Add index entries of many messages, whose hashes are known."""
+        """Add index entries of many messages."""
         rows = np.empty((len(hashes), 3), np.int64)
         rows[:, 0] = hashes
         rows[:, 1] = physical_offsets
@@ -94,14 +90,6 @@ class Burst:
     def forget(self, topic: str) -> None:
         """Leave out a topic that was deleted. Its index entries lead nowhere then, like those in the index."""
         self.queues = {queue: end for queue, end in self.queues.items() if queue.topic != topic}
-
-    def index_rows(self) -> Ints:
-        """The index entries, all hashed: a row each of hash, physical offset and time."""
-        rows = np.frombuffer(self.rows, np.int64).reshape(-1, 3)
-        if self.texts:
-            rows = rows.copy()
-            rows[rows[:, 0] == _TO_BE_HASHED, 0] = _hash_all(self.texts)
-        return rows
 
 
 def note(
@@ -125,24 +113,25 @@ def note(
             keys = value
         else:
             level = value
-    tags_code, tag_hash = tag_hashes(queue, tag) if tag else (0, 0)
+    tags_code, tag_hash = (queue.tags.get(tag) or _hash_tag(queue, tag)) if tag else (0, 0)
     sys_flag = record.sys_flag
     if not sys_flag & _TRANSACTION_PREPARED:
         if level and queue.topic == SCHEDULE_TOPIC:
             tags_code = scheduled_code(level, tags_code, delays, store_timestamp)
         queue.append(physical_offset, size, tags_code)
         burst.queues[queue] = queue.end
-    if index and is_indexed(sys_flag):
+    if index and sys_flag & _TRANSACTION_MASK != _TRANSACTION_MASK:
+        rows = burst.rows
         if unique:
             burst.texts.append(queue.index_prefix + unique)
-            burst.rows.extend((_TO_BE_HASHED, physical_offset, store_timestamp))
+            rows.extend((TO_BE_HASHED, physical_offset, store_timestamp))
         if keys:
             for key in keys.split(" "):
                 if key:
                     burst.texts.append(queue.index_prefix + key)
-                    burst.rows.extend((_TO_BE_HASHED, physical_offset, store_timestamp))
+                    rows.extend((TO_BE_HASHED, physical_offset, store_timestamp))
         if tag:
-            burst.rows.extend((tag_hash, physical_offset, store_timestamp))
+            rows.extend((tag_hash, physical_offset, store_timestamp))
     burst.last, burst.end, burst.timestamp = physical_offset, physical_offset + size, store_timestamp
 
 
@@ -151,17 +140,6 @@ def scheduled_code(level: str, tags_code: int, delays: Delays, store_timestamp: 
     if level.isdecimal() and int(level) > 0:
         return deliver_timestamp(delays, int(level), store_timestamp)
     return tags_code
-
-
-def _hash_all(texts: list[str]) -> Ints:
-    """`index_key_hash` of all texts at once."""
-    joined = "".join(texts)
-    data = joined.encode("utf-8", "replace")
-    if len(data) == len(joined):
-        spans = Spans.adjacent(as_bytes(data), offsets_of(np.fromiter(map(len, texts), np.int64, len(texts))))
-    else:
-        spans = Spans.of([text.encode("utf-8", "replace") for text in texts])
-    return index_key_hashes(hash_texts(spans).codes)
 
 
 def entry_tags(columns: RecordColumns, delays: Delays) -> Ints:

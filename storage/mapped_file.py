@@ -12,6 +12,7 @@ no permission and a deletion waits for nobody.
 
 from __future__ import annotations
 
+import errno
 import mmap
 import os
 import threading
@@ -38,9 +39,9 @@ class MappedFile:
         self._setting = setting
         self._preparing = threading.Lock()
         self._descriptor = -1
-        self._descriptor = os.open(path, os.O_RDWR | (os.O_CREAT if create else 0), 0o644)
-        if create:
-            with full_disk_named(path, setting):
+        with full_disk_named(path, setting):
+            self._descriptor = os.open(path, os.O_RDWR | (os.O_CREAT if create else 0), 0o644)
+            if create:
                 os.ftruncate(self._descriptor, size)
         require_size(path, os.fstat(self._descriptor).st_size, size, setting)
         self._mapping = mmap.mmap(self._descriptor, size)
@@ -117,7 +118,9 @@ def next_data(descriptor: int, position: int) -> tuple[int, int] | None:
     """The next stretch of a file, from `position` on, that takes room on disk; None if only a hole is left."""
     try:
         start = os.lseek(descriptor, position, os.SEEK_DATA)
-    except OSError:
+    except OSError as error:
+        if error.errno != errno.ENXIO:
+            raise
         return None
     return start, os.lseek(descriptor, start, os.SEEK_HOLE)
 

@@ -237,7 +237,7 @@ class _Recovery:
             rows, hashes = columns.index_hashes()
             kept = (living & is_indexed(columns.sys_flag))[rows]
             rows = rows[kept]
-            self._index.insert_all(hashes[kept], columns.physical_offset[rows], columns.store_timestamp[rows])
+            self._index.insert_columns(hashes[kept], columns.physical_offset[rows], columns.store_timestamp[rows])
 
     def _reject(self, offsets: Ints) -> None:
         for offset in offsets.tolist():

@@ -1,0 +1,198 @@
+"""Kill a process that appends to a store, again and again, and see whether the store keeps its word.
+
+The tests do this a few dozen times. For a longer run: `python tests/helpers/killing.py --kills 500`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import select
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from random import Random
+from typing import NamedTuple, Self
+
+from appender import BEGUN, FRAME, MODES, OVER, QUEUES, TOPICS, Ack, Life, digest
+
+from pocketmq.protocol.message import RecordView, iter_records
+from pocketmq.storage.reading import ReadRequest
+from pocketmq.storage.scan import Gap
+from pocketmq.storage.settings import StoreSettings
+from pocketmq.storage.store import Store
+from pocketmq.storage.verify import verify
+
+LONGEST_LIFE = 0.2
+PATIENCE = 60.0  # seconds; only a bug takes that long
+
+
+class Appender:
+    """The program `appender.py`, one life at a time."""
+
+    def __init__(self) -> None:
+        # OpenBLAS would start threads, and a process with threads is not to be forked.
+        self._process = subprocess.Popen(
+            [sys.executable, Path(__file__).with_name("appender.py")],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
+        )
+        self._read = b""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self._process:  # waits, once its input has ended
+            pass
+
+    def live(self, life: Life, seconds: float, cut: Callable[[], None] = lambda: None) -> list[Ack]:
+        """One life: all that it reported until it was killed, after so many seconds. `cut` is called before that."""
+        self._send(json.dumps(life._asdict()))
+        reports = self._frames_until(BEGUN, PATIENCE)
+        reports += self._frames_until(OVER, seconds)
+        cut()
+        self._send("kill")
+        reports += self._frames_until(OVER, PATIENCE)
+        assert reports[-1].number == OVER
+        assert reports[-1].queue_offset != 1, "the child failed before it was killed"
+        return [report for report in reports if report.number >= 0]
+
+    def _send(self, line: str) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{line}\n".encode())
+        self._process.stdin.flush()
+
+    def _frames_until(self, number: int, seconds: float) -> list[Ack]:
+        """The frames up to one with this number, or all that come in that time."""
+        assert self._process.stdout is not None
+        frames: list[Ack] = []
+        deadline = time.monotonic() + seconds
+        while not frames or frames[-1].number != number:
+            if not select.select([self._process.stdout], [], [], max(0, deadline - time.monotonic()))[0]:
+                break
+            # Frames are written whole and many at once, but the pipe may hand out parts of a write.
+            read = os.read(self._process.stdout.fileno(), 1 << 16)
+            if not read:
+                raise EOFError("the appender has ended")
+            self._read += read
+            whole = len(self._read) // FRAME.size * FRAME.size
+            frames += [Ack(*values) for values in FRAME.iter_unpack(self._read[:whole])]
+            self._read = self._read[whole:]
+        return frames
+
+
+class Ledger:
+    """What a store has acknowledged or shown so far, and whether it still says the same."""
+
+    def __init__(self) -> None:
+        self.acks: list[Ack] = []
+        self._audited = 0
+        self._seen: dict[tuple[str, int, int], tuple[str, bytes]] = {}  # by place: the key, and a digest of the body
+
+    def note(self, acks: Iterable[Ack]) -> None:
+        """Take down what was acknowledged. No place may be given to two messages."""
+        for ack in acks:
+            assert self._seen.setdefault(ack.place, (ack.key, ack.digest)) == (ack.key, ack.digest), ack
+            self.acks.append(ack)
+
+    def audit(self, store: Store, *, everything: bool = False) -> list[Ack]:
+        """Compare a store with what is known of it: returns the messages that are lost, and forgets them.
+
+        What was looked at in an earlier audit is left out unless `everything` is asked for.
+        """
+        self._compare_queues(store)
+        acks = self.acks if everything else self.acks[self._audited :]
+        lost = [ack for ack in acks if not self._finds(store, ack)]
+        for ack in lost:
+            self.acks.remove(ack)
+            del self._seen[ack.place]
+        self._audited = len(self.acks)
+        return lost
+
+    def _compare_queues(self, store: Store) -> None:
+        """Read every queue: in order, nothing altered, and each place with the message that it has always had."""
+        for topic in TOPICS:
+            for queue_id in range(QUEUES):
+                offset = store.min_offset(topic, queue_id)
+                while offset < store.max_offset(topic, queue_id):
+                    result = store.read(ReadRequest(topic, queue_id, offset, 1000, max_bytes=1 << 20))
+                    for record in iter_records(result.to_bytes()):
+                        assert offset <= record.queue_offset < result.next_offset
+                        assert record.crc_ok()
+                        place, message = (topic, queue_id, record.queue_offset), describe(record)
+                        assert self._seen.setdefault(place, message) == message, place
+                        offset = record.queue_offset + 1
+                    offset = result.next_offset
+
+    def _finds(self, store: Store, ack: Ack) -> bool:
+        """Whether a message is where it was promised to be, whole, and found by its key."""
+        topic, queue_id, queue_offset = ack.place
+        record = store.record_at(ack.physical_offset)
+        if record is None or describe(record) != (ack.key, ack.digest):
+            return False
+        assert (record.topic, record.queue_id, record.queue_offset) == ack.place, ack
+        assert record.store_timestamp == ack.store_timestamp, ack
+        assert store.store_time(topic, queue_id, queue_offset) == ack.store_timestamp, ack
+        found = store.query(topic, ack.key, 64, ack.store_timestamp, ack.store_timestamp)
+        assert [hit.physical_offset for hit in found] == [ack.physical_offset], ack
+        return True
+
+
+def describe(record: RecordView) -> tuple[str, bytes]:
+    return record.properties["UNIQ_KEY"], digest(record.body)
+
+
+class Audit(NamedTuple):
+    """What an audit has found."""
+
+    lost: list[Ack]
+    recovery_seconds: float
+    gaps: list[Gap]
+
+
+def audit(root: Path, settings: StoreSettings, ledger: Ledger, *, everything: bool = False) -> Audit:
+    """Open a store, compare it with the ledger, close it and check that its parts agree."""
+    with Store(root, settings) as store:
+        lost = ledger.audit(store, everything=everything)
+        report = store.report
+    return Audit(lost, report.seconds, report.gaps)
+
+
+def kill_again_and_again(root: Path, mode: str, kills: int, seed: int) -> str:
+    """The loop. Raises `AssertionError` with the first thing that is wrong; returns a summary."""
+    chance, ledger, settings = Random(seed), Ledger(), MODES[mode]
+    recoveries = []
+    with Appender() as appender:
+        for number in range(1, kills + 1):
+            ledger.note(appender.live(Life(str(root), mode, number, seed), chance.uniform(0, LONGEST_LIFE)))
+            # Now and then the next life has to recover the store itself, and may be killed while it does.
+            if chance.random() < 0.7 or number == kills:
+                found = audit(root, settings, ledger, everything=number == kills)
+                assert (found.lost, found.gaps) == ([], []), f"life {number}"
+                assert verify(root, settings) == [], f"life {number}"
+                recoveries.append(found.recovery_seconds)
+    return (
+        f"{kills} kills with {mode} flush, seed {seed}: {len(ledger.acks)} messages acknowledged, none lost; "
+        f"recovery took {max(recoveries) * 1000:.0f} ms at most, {sum(recoveries) / len(recoveries) * 1000:.0f} ms on average"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Kill a process that appends to a store, and audit what is left.")
+    parser.add_argument("--kills", type=int, default=100)
+    parser.add_argument("--mode", choices=("sync", "async"), default="sync")
+    parser.add_argument("--seed", type=int, default=time.time_ns())
+    arguments = parser.parse_args()
+    print(f"seed {arguments.seed}", flush=True)
+    with tempfile.TemporaryDirectory() as folder:
+        print(kill_again_and_again(Path(folder) / "store", arguments.mode, arguments.kills, arguments.seed))
+
+
+if __name__ == "__main__":
+    main()
