@@ -65,6 +65,20 @@ def read_lengths(data: Bytes, dtype: str, positions: Ints) -> Ints:
     return lengths
 
 
+def matches_at(data: Bytes, positions: Ints, value: bytes) -> Mask:
+    """At which positions, all of them inside the data, the bytes of `value` stand. It must not be empty.
+
+    Whole words are compared, the last of which may overlap the one before it.
+    """
+    width = next(width for width in (8, 4, 2, 1) if width <= len(value))
+    words = at_every_byte(data, f"u{width}")
+    wanted = at_every_byte(as_bytes(value), f"u{width}")
+    same: Mask = words[positions] == wanted[0]
+    for place in (*range(width, len(value) - width, width), len(value) - width):
+        same &= words[positions + place] == wanted[place]
+    return same
+
+
 def write_at(data: Bytes, dtype: str, positions: Ints, values: object) -> None:
     """Write one value for all, or one for each, at `positions`."""
     at_every_byte(data, dtype)[positions] = values

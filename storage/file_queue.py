@@ -6,6 +6,7 @@ is served under its own offsets, and nothing is ever renumbered.
 
 from __future__ import annotations
 
+import errno
 import threading
 import time
 from bisect import bisect_right
@@ -55,10 +56,15 @@ class FileQueue:
         return [(before + size, after) for before, after in pairwise(self.offsets) if after != before + size]
 
     def at(self, offset: int) -> MappedFile:
-        """The file that begins at this offset."""
+        """The file that begins at this offset. Raises `FileNotFoundError` if it was deleted meanwhile."""
         file = self._open.get(offset)
         if file is None:
-            file = self._open[offset] = MappedFile(self.path_of(offset), self.file_size, self._setting)
+            with self._changing:
+                if offset not in self.offsets:
+                    raise FileNotFoundError(errno.ENOENT, "it was deleted", str(self.path_of(offset)))
+                file = self._open.get(offset)
+                if file is None:
+                    file = self._open[offset] = MappedFile(self.path_of(offset), self.file_size, self._setting)
         return file
 
     def start_of(self, offset: int) -> int | None:

@@ -105,7 +105,7 @@ class Index:
 
         Returns whether anything of the records before may be missing.
         """
-        while self.files and self.files[-1].header.begin_physical >= physical_offset:
+        while self.files and self.files[-1].starts_at_or_after(physical_offset):
             self.files.pop().delete()
         return bool(self.files) and self.files[-1].cut(physical_offset)
 

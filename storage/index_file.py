@@ -180,6 +180,13 @@ class IndexFile:
         header = self.header
         return header.next_entry > 1 and header.begin_timestamp <= end_ms and header.end_timestamp >= begin_ms
 
+    def starts_at_or_after(self, physical_offset: int) -> bool:
+        """Whether there is nothing in the file about records in front of an offset.
+
+        So it is with a file whose header was never written: then that of the file before may not be the last, either.
+        """
+        return self.header.next_entry == 1 or self.header.begin_physical >= physical_offset
+
     def cut(self, physical_offset: int) -> bool:
         """Drop the entries of records from `physical_offset` on, and what else cannot be; make the slots anew.
 

@@ -10,16 +10,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
 from enum import Enum
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from pocketmq.protocol.codes import MessageFlag
-from pocketmq.protocol.columns import RecordColumns, sound_records
+from pocketmq.protocol.columns import HEAD, SMALLEST_RECORD, RecordColumns, sound_records
 from pocketmq.protocol.message import MAGIC_V1
-from pocketmq.protocol.spans import Bytes, Ints, Mask, Spans, at_every_byte, read_at
+from pocketmq.protocol.spans import Bytes, Ints, Mask, Spans, at_every_byte, matches_at
 from pocketmq.storage.commit_log import CommitLog
 from pocketmq.storage.consume_queue import ConsumeQueue, Entries
 from pocketmq.storage.layout import FILLER_SIZE, QUEUE_ENTRY_SIZE
@@ -28,17 +27,7 @@ from pocketmq.storage.settings import StoreSettings
 
 logger = logging.getLogger("pocketmq.storage")
 
-# The beginning of a record, as far as it is compared with its entry.
-_HEAD: Final = np.dtype(
-    {
-        "names": ["size", "magic", "queue_id", "queue_offset", "physical_offset", "sys_flag"],
-        "formats": [">i4", ">i4", ">i4", ">i8", ">i8", ">i4"],
-        "offsets": [0, 4, 12, 20, 28, 36],
-        "itemsize": 40,
-    }
-)
-_IPV6_HOSTS = int(MessageFlag.BORN_HOST_V6 | MessageFlag.STORE_HOST_V6)
-_BODY_LENGTH_AT = 84
+_IPV6_HOSTS: Final = int(MessageFlag.BORN_HOST_V6 | MessageFlag.STORE_HOST_V6)
 
 # A tags code below all hashes is an address in RocketMQ's extended queue: nobody knows the tag, so it may match.
 _LEAST_TAGS_CODE = -(2**31)
@@ -61,8 +50,7 @@ class ReadStatus(Enum):
     NO_MESSAGE_IN_QUEUE = "NO_MESSAGE_IN_QUEUE"
 
 
-@dataclass(frozen=True, slots=True)
-class ReadResult:
+class ReadResult(NamedTuple):
     """What a read gives. The runs hold whole records back to back; a view stays valid as long as it is kept."""
 
     status: ReadStatus
@@ -70,7 +58,7 @@ class ReadResult:
     min_offset: int
     max_offset: int
     runs: tuple[memoryview, ...] = ()
-    count: int = 0
+    messages: int = 0
     size: int = 0
     is_old: bool = False  # far enough behind that a slave should be asked instead
 
@@ -78,8 +66,7 @@ class ReadResult:
         return b"".join(self.runs)
 
 
-@dataclass(frozen=True, slots=True)
-class ReadRequest:
+class ReadRequest(NamedTuple):
     """What is asked for: messages of a queue from an offset on.
 
     `tags` are the hashes of the tags that match, None for all. `max_bytes` replaces RocketMQ's limits on an answer,
@@ -94,44 +81,41 @@ class ReadRequest:
     max_bytes: int | None = None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ReadPlan:
+class _Selection(NamedTuple):
+    """The entries of a queue that a read is to follow."""
+
+    queue: ConsumeQueue
+    log: CommitLog
+    numbers: Ints
+    offsets: Ints
+    sizes: Ints
+
+
+class ReadPlan(NamedTuple):
     """A read whose entries are known and whose records are not looked at yet."""
 
     outcome: ReadResult
     is_cold: bool = False
-    queue: ConsumeQueue | None = None
-    numbers: Ints | None = None
-    entries: Entries | None = None
-    log: CommitLog | None = None
+    selection: _Selection | None = None
 
     def fetch(self) -> ReadResult:
         """Look at the records. May be called in any thread."""
-        if self.queue is None or self.numbers is None or self.entries is None or self.log is None:
+        if self.selection is None:
             return self.outcome
-        found = [
-            (file, places[good], sizes[good])
-            for file, numbers, places, sizes in _by_segment(self.log, self.numbers, self.entries)
-            if len(good := np.flatnonzero(_agree(file, self.queue, numbers, places, sizes)))
-        ]
-        outcome = self.outcome
-        if not found:
-            return _as(outcome, ReadStatus.MESSAGE_WAS_REMOVING)
-        runs = tuple(run for file, places, sizes in found for run in _runs(file, places, sizes))
-        return ReadResult(
-            ReadStatus.FOUND,
-            outcome.next_offset,
-            outcome.min_offset,
-            outcome.max_offset,
-            runs,
-            sum(len(sizes) for _, _, sizes in found),
-            sum(map(len, runs)),
-            outcome.is_old,
-        )
-
-
-def _as(result: ReadResult, status: ReadStatus) -> ReadResult:
-    return ReadResult(status, result.next_offset, result.min_offset, result.max_offset, is_old=result.is_old)
+        queue, log, all_numbers, all_offsets, all_sizes = self.selection
+        runs: list[memoryview] = []
+        count = 0
+        for file, start, rows in _by_segment(log, all_offsets):
+            places, sizes = all_offsets[rows] - start, all_sizes[rows]
+            good = _agree(file, start, queue, all_numbers[rows], places, sizes)
+            if not good.all():
+                places, sizes = places[good], sizes[good]
+            if len(places):
+                runs.extend(_runs(file, places, sizes))
+                count += len(places)
+        if not count:
+            return self.outcome._replace(status=ReadStatus.MESSAGE_WAS_REMOVING)
+        return self.outcome._replace(runs=tuple(runs), messages=count, size=sum(map(len, runs)))
 
 
 def plan(
@@ -147,22 +131,23 @@ def plan(
         return ReadPlan(ReadResult(status, next_offset, low, high))
     most = max(settings.max_filter_message_size // QUEUE_ENTRY_SIZE, request.max_messages)
     entries = queue.entries(offset, min(offset + most, high))
-    sizes = entries["size"]
+    offsets, sizes = entries["physical_offset"].astype(np.int64), entries["size"].astype(np.int64)
     if sizes[0] <= 0:
         # A file of the queue is missing: go on where the next one begins.
         per_file = queue.entries_per_file
-        status = ReadStatus.OFFSET_FOUND_NULL
-        return ReadPlan(ReadResult(status, min(offset - offset % per_file + per_file, high), low, high))
-    rows = np.flatnonzero((sizes > 0) & (sizes != FILLER_SIZE) & _match(entries, request.tags))
-    if not len(rows):
+        next_offset = min(offset - offset % per_file + per_file, high)
+        return ReadPlan(ReadResult(ReadStatus.OFFSET_FOUND_NULL, next_offset, low, high))
+    numbers = np.arange(offset, offset + len(entries))
+    wanted = _wanted(entries, sizes, request.tags)
+    if not wanted.all():
+        numbers, offsets, sizes = numbers[wanted], offsets[wanted], sizes[wanted]
+    if not len(numbers):
         return ReadPlan(ReadResult(ReadStatus.NO_MATCHED_MESSAGE, offset + len(entries), low, high))
-    behind = log.end - int(entries["physical_offset"][rows[0]])
-    is_cold = behind > memory_bytes
-    taken = _fitting(sizes[rows].astype(np.int64), request, settings, is_cold)
-    next_offset = offset + (int(rows[taken]) if taken < len(rows) else len(entries))
-    rows = rows[:taken]
+    is_cold = log.end - int(offsets[0]) > memory_bytes
+    taken = _fitting(sizes, request, settings, is_cold)
+    next_offset = int(numbers[taken]) if taken < len(numbers) else offset + len(entries)
     outcome = ReadResult(ReadStatus.FOUND, next_offset, low, high, is_old=is_cold)
-    return ReadPlan(outcome, is_cold, queue, offset + rows, entries[rows], log)
+    return ReadPlan(outcome, is_cold, _Selection(queue, log, numbers[:taken], offsets[:taken], sizes[:taken]))
 
 
 def _outside(offset: int, low: int, high: int) -> tuple[ReadStatus, int] | None:
@@ -178,15 +163,16 @@ def _outside(offset: int, low: int, high: int) -> tuple[ReadStatus, int] | None:
     return None
 
 
-def _match(entries: Entries, tags: Collection[int] | None) -> Mask | np.bool_:
-    """Which entries have one of the tags."""
-    if tags is None:
-        return np.True_
-    codes = entries["tags_code"].astype(np.int64)
-    match: Mask = codes < _LEAST_TAGS_CODE
-    for tag in tags:
-        match |= codes == tag
-    return match
+def _wanted(entries: Entries, sizes: Ints, tags: Collection[int] | None) -> Mask:
+    """Which entries have a message, with one of the tags."""
+    wanted: Mask = (sizes > 0) & (sizes < FILLER_SIZE)
+    if tags is not None:
+        codes = entries["tags_code"].astype(np.int64)
+        match = codes < _LEAST_TAGS_CODE
+        for tag in tags:
+            match |= codes == tag
+        wanted &= match
+    return wanted
 
 
 def _fitting(sizes: Ints, request: ReadRequest, settings: StoreSettings, is_cold: bool) -> int:
@@ -203,72 +189,68 @@ def _fitting(sizes: Ints, request: ReadRequest, settings: StoreSettings, is_cold
     return max(fit, 1)
 
 
-def _by_segment(log: CommitLog, numbers: Ints, entries: Entries) -> Iterator[tuple[MappedFile, Ints, Ints, Ints]]:
-    """Entries by the segment that they lead to: numbers, places in the segment, sizes. Lost segments are left out."""
-    offsets = entries["physical_offset"].astype(np.int64)
-    sizes = entries["size"].astype(np.int64)
+def _by_segment(log: CommitLog, offsets: Ints) -> Iterator[tuple[MappedFile, int, slice]]:
+    """The segments that entries lead to, with their beginning and the rows of the entries; lost ones are left out."""
     done = 0
     while done < len(offsets):
-        found = log.file_at(int(offsets[done]))
+        offset = int(offsets[done])
+        found = log.file_at(offset)
         if found is None:
             done += 1
             continue
         file, place = found
-        start = int(offsets[done]) - place
         # Offsets ascend; what does not is damage, and left to the comparison with the record.
-        end = done + max(int(np.searchsorted(offsets[done:], start + file.size)), 1)
-        yield file, numbers[done:end], offsets[done:end] - start, sizes[done:end]
+        end = done + max(int(np.searchsorted(offsets[done:], offset - place + file.size)), 1)
+        yield file, offset - place, slice(done, end)
         done = end
 
 
-def _agree(file: MappedFile, queue: ConsumeQueue, numbers: Ints, places: Ints, sizes: Ints) -> Mask:
+def _agree(file: MappedFile, start: int, queue: ConsumeQueue, numbers: Ints, places: Ints, sizes: Ints) -> Mask:
     """Which entries lead to a record that has their topic, queue, number, place and size."""
-    inside = (places >= 0) & (places + sizes <= file.size)
-    if not inside.all():
-        rows = np.flatnonzero(inside)
-        inside[rows] = _agree(file, queue, numbers[rows], places[rows], sizes[rows])
-        return inside
-    heads = at_every_byte(file.data, _HEAD)[places]
-    good = (heads["size"] == sizes) & (heads["queue_offset"] == numbers) & (heads["queue_id"] == queue.queue_id)
-    start = int(file.path.name)
-    good &= heads["physical_offset"] == places + start
-    usual = (heads["magic"] == MAGIC_V1) & (heads["sys_flag"] & _IPV6_HOSTS == 0)
-    topic = queue.topic.encode()
-    if good.all() and usual.all():
-        good = _has_topic(file.data, places, sizes, topic)
-    else:
-        rows = np.flatnonzero(good)
-        rows = rows[sound_records(file.data, places[rows])]
-        good = np.zeros(len(places), np.bool_)
-        good[rows] = RecordColumns(file.data, places[rows]).topics.equal(topic)
+    good = (places >= 0) & (sizes >= SMALLEST_RECORD) & (places + sizes <= file.size)
+    if good.all():
+        good = _are_usual(file.data, start, queue, numbers, places, sizes)
     if not good.all():
-        bad = numbers[~good].tolist()
-        logger.error("topic %s, queue %d: entries %s do not agree with the log", queue.topic, queue.queue_id, bad[:10])
+        # Damage, or records that look different: with IPv6 hosts, or of version 2.
+        rows = np.flatnonzero((places >= 0) & (places + sizes <= file.size))
+        rows = rows[sound_records(file.data, places[rows])]
+        columns = RecordColumns(file.data, places[rows])
+        agree = (columns.total_size == sizes[rows]) & (columns.physical_offset == places[rows] + start)
+        agree &= (columns.queue_id == queue.queue_id) & (columns.queue_offset == numbers[rows])
+        good = np.zeros(len(places), np.bool_)
+        good[rows] = agree & columns.topics.equal(queue.topic.encode())
+        if not good.all():
+            bad = numbers[~good].tolist()
+            name = f"{queue.topic}, queue {queue.queue_id}"
+            logger.error("%s: entries %s and perhaps more do not agree with the log", name, bad[:10])
     return good
 
 
-def _has_topic(data: Bytes, places: Ints, sizes: Ints, topic: bytes) -> Mask:
-    """Which records of version 1 with IPv4 hosts are of a topic; a body length that leads nowhere is none."""
-    fields = places + (_BODY_LENGTH_AT + 4) + read_at(data, ">i4", places + _BODY_LENGTH_AT)
-    field = bytes([len(topic)]) + topic
-    near = (fields > places) & (fields + len(field) <= places + sizes)
-    if not near.all():
-        near[near] = at_every_byte(data, f"V{len(field)}")[fields[near]] == np.void(field)
-        return near
-    same: Mask = at_every_byte(data, f"V{len(field)}")[fields] == np.void(field)
-    return same
+def _are_usual(data: Bytes, start: int, queue: ConsumeQueue, numbers: Ints, places: Ints, sizes: Ints) -> Mask:
+    """`_agree` for records of version 1 with IPv4 hosts, of which less has to be looked at; not for any other."""
+    heads = at_every_byte(data, f"V{HEAD.itemsize}")[places].view(HEAD)
+    good: Mask = (heads["total_size"] == sizes) & (heads["magic"] == MAGIC_V1)
+    good &= heads["queue_id"] == queue.queue_id
+    good &= heads["queue_offset"] == numbers
+    good &= heads["physical_offset"] == places + start
+    good &= heads["sys_flag"] & _IPV6_HOSTS == 0
+    topic = queue.topic.encode()
+    topic_at = places + HEAD.itemsize + heads["body_length"]
+    good &= (topic_at > places) & (topic_at < places + sizes - len(topic))
+    if good.all():
+        good = matches_at(data, topic_at, bytes([min(len(topic), 127)]) + topic)
+    return good
 
 
 def _runs(file: MappedFile, places: Ints, sizes: Ints) -> Iterator[memoryview]:
     """The records as few pieces: those that are neighbours in the log as one, and small ones copied together."""
     ends = places + sizes
-    breaks = np.flatnonzero(places[1:] != ends[:-1]) + 1
-    starts_of_runs = places[np.append(0, breaks)]
-    ends_of_runs = ends[np.append(breaks - 1, len(ends) - 1)]
-    runs = Spans(file.data, starts_of_runs, ends_of_runs)
-    if len(runs) == 1 or int(sizes.sum()) >= _LEAST_RUN * len(runs):
-        view = file.view.toreadonly()
-        for start, end in zip(starts_of_runs.tolist(), ends_of_runs.tolist(), strict=True):
-            yield view[start:end]
-    else:
-        yield runs.compact()[0].data.toreadonly()
+    breaks = np.flatnonzero(places[1:] != ends[:-1])
+    starts_of_runs = places[np.append(0, breaks + 1)]
+    ends_of_runs = ends[np.append(breaks, len(ends) - 1)]
+    if len(breaks) and int(sizes.sum()) < _LEAST_RUN * len(starts_of_runs):
+        yield Spans(file.data, starts_of_runs, ends_of_runs).compact()[0].data.toreadonly()
+        return
+    view = file.view.toreadonly()
+    for start, end in zip(starts_of_runs.tolist(), ends_of_runs.tolist(), strict=True):
+        yield view[start:end]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pocketmq.protocol.columns import RecordColumns, body_crcs, record_starts, size_chain, sound_records
 from pocketmq.protocol.errors import RemoteProtocolError
-from pocketmq.protocol.hashes import body_crc, tags_code
+from pocketmq.protocol.hashes import body_crc, index_key_hash, java_hash, tags_code
 from pocketmq.protocol.message import MAGIC_V1, MAGIC_V2
 from pocketmq.protocol.properties import decode_properties
 from pocketmq.protocol.spans import Ints, Spans
@@ -69,7 +69,7 @@ property_texts = st.lists(
     st.tuples(
         st.sampled_from(["TAGS", "KEYS", "UNIQ_KEY", "a", ""]),
         st.sampled_from(["\x01", "", "\x01\x01"]),
-        st.sampled_from(["", "x", "k1 k2", " k1  k2 ", "标签", "Tag"]),
+        st.sampled_from(["", "x", "k1 k2", " k1  k2 ", "标签", "k𝄞 标签", "Tag", "k" * 140]),
         st.sampled_from(["\x02", "\x02\x02", ""]),
     )
 ).map(lambda pairs: "".join(map("".join, pairs)).encode())
@@ -87,10 +87,13 @@ records = st.builds(
     reconsume_times=int32s,
     prepared_transaction_offset=int64s,
     body=st.binary(max_size=60),
-    topic=st.binary(max_size=60) | st.binary(min_size=126, max_size=129),
+    topic=st.sampled_from([b"T", "主题".encode()]) | st.binary(max_size=60) | st.binary(min_size=126, max_size=129),
     properties=property_texts,
 )
-runs = st.lists(records, max_size=6)
+# Many records take other ways than few, and one topic another than several.
+runs = st.lists(records, max_size=6) | st.builds(
+    lambda rows, times: rows * times, st.lists(records, max_size=4), st.sampled_from([1, 30, 100])
+)
 
 
 def run_of(rows: list[Record]) -> bytes:
@@ -201,6 +204,52 @@ def test_index_keys_are_the_unique_key_and_then_the_keys_in_order(rows: list[Rec
     assert list(zip(numbers.tolist(), keys.tolist(), strict=True)) == expected
 
 
+def index_texts(record: Record) -> list[str]:
+    """What RocketMQ 5.5.0 files a record under."""
+    properties = decode_properties(record.properties.decode())
+    topic = record.topic.decode("utf-8", "replace")
+    keys = [properties.get("UNIQ_KEY", ""), *properties.get("KEYS", "").split(" ")]
+    if tag := properties.get("TAGS"):
+        keys.append(f"T#{tag}")
+    return [f"{topic}#{key}" for key in keys if key]
+
+
+@given(runs)
+def test_index_hashes_are_those_of_topic_and_key_in_order(rows: list[Record]) -> None:
+    columns = RecordColumns(run_of(rows))
+    expected = [(row, index_key_hash(text)) for row, record in enumerate(rows) for text in index_texts(record)]
+    numbers, hashes = columns.index_hashes()
+    assert list(zip(numbers.tolist(), hashes.tolist(), strict=True)) == expected
+    assert hashes.dtype == np.dtype(np.int64)
+
+
+def test_a_known_record_is_indexed_under_its_keys_and_its_tag() -> None:
+    record = Record(topic=b"TopicTest", properties=b"TAGS\x01A\x02KEYS\x01order-1 \x02UNIQ_KEY\x01u")
+    texts = ["TopicTest#u", "TopicTest#order-1", "TopicTest#T#A"]
+    numbers, hashes = RecordColumns(run_of([Record(properties=b""), record])).index_hashes()
+    assert numbers.tolist() == [1, 1, 1]
+    assert hashes.tolist() == [index_key_hash(text) for text in texts]
+    assert hashes.tolist()[1] == 1829193424
+
+
+def test_the_hash_that_has_no_opposite_is_indexed_as_zero() -> None:
+    assert java_hash("T#ajvakuzm") == -(2**31)
+    assert RecordColumns(Record(properties=b"UNIQ_KEY\x01ajvakuzm").encode()).index_hashes()[1].tolist() == [0]
+
+
+@given(runs)
+def test_the_topic_is_the_one_that_all_have(rows: list[Record]) -> None:
+    topics = {row.topic for row in rows}
+    assert RecordColumns(run_of(rows)).topic == (topics.pop() if len(topics) == 1 else None)
+
+
+def test_codes_may_be_changed_without_harm() -> None:
+    columns = RecordColumns(Record().encode())
+    codes = columns.tags_code()
+    codes[0] = 0
+    assert columns.tags_code().tolist() == [tags_code("A")]
+
+
 def test_columns_have_native_integers_of_their_own_width() -> None:
     columns = RecordColumns(Record().encode())
     assert columns.queue_id.dtype == np.dtype(np.int32)
@@ -211,6 +260,11 @@ def test_a_crc_that_does_not_match_is_found() -> None:
     run = bytearray(run_of([Record(), Record(), Record()]))
     run[101 + 88] ^= 1
     assert RecordColumns(run).crc_matches().tolist() == [True, False, True]
+
+
+@given(st.sampled_from([1, 100]), st.lists(st.binary(max_size=2) | st.just(bytes(1100)), min_size=1, max_size=3))
+def test_crcs_of_few_and_many_bodies_of_any_lengths_are_those_of_each(times: int, bodies: list[bytes]) -> None:
+    assert body_crcs(Spans.of(bodies * times)).tolist() == [body_crc(body) for body in bodies] * times
 
 
 def test_the_crc_of_an_empty_body_is_zero() -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 from fixtures import vectors
 from hypothesis import example, given
@@ -14,12 +15,23 @@ from pocketmq.protocol.spans import Spans
 DECODED = [case for case in vectors("ids", "decprops") if case["text"] is not None]
 
 # "Aa" and "BB" have one Java hash.
-rough_texts = st.lists(st.lists(st.sampled_from(["\x01", "\x02", "a", "Aa", "BB", "中"]), max_size=15).map("".join))
+NAMES = ["a", "Aa", "BB", "中", "UNIQ_KEY", "UNIQ_KEYS", "a name so long"]
+rough_texts = st.lists(
+    st.lists(st.sampled_from(["\x01", "\x01", "\x02", "\x02", "\x00", "DELAY", "K", *NAMES]), max_size=15).map("".join)
+)
 tidy_texts = st.lists(
     st.lists(st.tuples(st.text("abc", min_size=1, max_size=3), st.text("xyz中", min_size=1))).map(
         lambda pairs: "".join(f"{name}\x01{value}\x02" for name, value in pairs)
     )
 )
+# Many texts are laid out in another way than few; one that is much longer than the others turns that back.
+many_texts = st.builds(
+    lambda texts, times, last: texts * times + [last],
+    rough_texts | tidy_texts,
+    st.sampled_from([1, 40, 100]),
+    st.sampled_from(["", "a\x01b", "a\x01" + "b" * 5000]),
+)
+any_texts = rough_texts | tidy_texts | many_texts
 
 
 def parse(texts: list[str]) -> PropertyColumns:
@@ -44,7 +56,7 @@ def test_all_texts_together_are_read_as_java_reads_them() -> None:
     assert [dict(pairs) for pairs in records] == [case["expect"]["props"] for case in DECODED]
 
 
-@given(rough_texts | tidy_texts)
+@given(any_texts)
 @example([])
 @example([""])
 @example(["a\x01x\x02", "", "b\x01y"])
@@ -54,12 +66,32 @@ def test_distinct_pairs_are_those_of_the_plain_reader(texts: list[str]) -> None:
     assert all(len(pairs) == len(dict(pairs)) for pairs in records)
 
 
-@given(rough_texts | tidy_texts, st.sampled_from(["a", "Aa", "BB", "中", "ab", "aa"]))
+@given(any_texts, st.sampled_from(["ab", "aa", "", "a\x01x", "a\x00", "KEY", *NAMES]))
 def test_a_column_holds_the_value_that_counts_or_nothing(texts: list[str], name: str) -> None:
     column = parse(texts).column(name.encode())
     expected = [decode_properties(text).get(name) for text in texts]
     assert column.tolist() == [(value or "").encode() for value in expected]
     assert column.present.tolist() == [value is not None for value in expected]
+
+
+@given(any_texts, st.sampled_from(["a", "U", "UNIQ_K", "UNIQ_KEY", "DELAY", "中"]))
+def test_pairs_are_found_by_how_their_names_begin(texts: list[str], head: str) -> None:
+    columns = parse(texts)
+    names = columns.names.tolist()
+    expected = [pair for pair, name in enumerate(names) if name.startswith(head.encode())]
+    assert columns.find_heads(head.encode()).tolist() == expected
+
+
+def test_a_pair_is_found_at_the_very_end_of_the_last_text() -> None:
+    columns = parse(["a\x01b\x02"] * 100 + ["x\x01y"])
+    assert columns.find(b"x").tolist() == [100]
+    assert columns.column(b"x")[-1:].tolist() == [b"y"]
+
+
+def test_texts_are_read_in_any_order_and_as_often_as_they_are_named() -> None:
+    texts = Spans.of([b"a\x01first\x02", b"b\x01second", b"a\x01third"])
+    rows = np.array([2, 0, 1, 0] * 30)
+    assert PropertyColumns.parse(texts[rows]).column(b"a").tolist() == [b"third", b"first", b"", b"first"] * 30
 
 
 def test_bytes_that_are_no_text_are_kept_as_they_are() -> None:

@@ -125,6 +125,7 @@ def second_records(change: Callable[[bytes], bytes]) -> list[bytes]:
         (b"UNIQ_KEY\x01x\x02DELAY\x013\x02", "later delivery"),
         (b"TIMER_DELIVER_MS\x011\x02UNIQ_KEY\x01x", "later delivery"),
         (b"TIMER_DELAY_SEC\x011\x02UNIQ_KEY\x01x", "later delivery"),
+        (b"UNIQ_KEY\x01x\x02TIMER_\x011", "later delivery"),
     ],
 )
 def test_properties_that_a_batch_may_not_have_are_refused(text: bytes, reason: str) -> None:

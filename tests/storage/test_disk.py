@@ -118,7 +118,9 @@ def test_no_space_left_is_told_with_path_free_bytes_and_setting(
     monkeypatch.setattr(os, "statvfs", lambda _: usage(5, 1))
     problem = OSError(number, os.strerror(number))
     with (
-        pytest.raises(DiskFullError, match=r"file: the disk is full, 5 bytes are free; .* change someSetting") as raised,
+        pytest.raises(
+            DiskFullError, match=r"file: the disk is full, 5 bytes are free; .* change someSetting"
+        ) as raised,
         full_disk_named(tmp_path / name, "someSetting"),
     ):
         raise problem

@@ -6,19 +6,20 @@ import errno
 import gc
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 from disks import broken_disk, full_disk, tiny_writes, watched_syncs
+from threads import run_together
 
 from pocketmq.storage.errors import DiskFullError, StoreUnusableError
 from pocketmq.storage.layout import PAGE
 from pocketmq.storage.mapped_file import MappedFile, next_data, require_size
 
 MIB = 1 << 20
-SIZE = 64 * MIB
+SIZE = 16 * MIB
 SETTING = "sizeOfFiles"
 
 
@@ -178,7 +179,7 @@ def test_a_disk_that_fills_up_on_the_way_leaves_prepared_what_it_had_room_for(
 
     monkeypatch.setattr(os, "pwrite", write_while_there_is_room)
     with pytest.raises(DiskFullError):
-        file.prepare(10 * MIB)
+        file.prepare(4 * MIB)
     assert file.prepared == room
     file.prepare(room)
 
@@ -225,14 +226,6 @@ def test_two_threads_that_prepare_at_once_never_write_zeros_over_data(
     file.close()
 
 
-def run_together(*functions: Callable[[], None]) -> None:
-    threads = [threading.Thread(target=function) for function in functions]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-
-
 # Writing past the mapping.
 
 
@@ -251,10 +244,10 @@ def test_a_full_disk_is_told_while_writing_past_the_mapping(file: MappedFile) ->
     assert bytes(file.view[:3]) == b"abc"
 
 
-@pytest.mark.parametrize("start", [0, 1, PAGE, 10 * MIB - 3, 10 * MIB + 2, 30 * MIB])
+@pytest.mark.parametrize("start", [0, 1, PAGE, 3 * MIB - 3, 3 * MIB + 2, 9 * MIB])
 def test_clearing_zeroes_the_data_behind_a_place_and_fills_no_holes(file: MappedFile, start: int) -> None:
-    content = b"x" * (2 * MIB + 5)
-    for place in (0, 10 * MIB - 7, 40 * MIB):
+    content = b"x" * (MIB + 5)
+    for place in (0, 3 * MIB - 7, 12 * MIB):
         file.overwrite(place, content)
     room = room_of(file.path)
     expected = file.data.copy()
@@ -271,13 +264,13 @@ def test_clearing_zeroes_the_data_behind_a_place_and_fills_no_holes(file: Mapped
 
 def test_stretches_are_where_the_file_takes_room(file: MappedFile) -> None:
     assert list(file.stretches()) == []
-    file.overwrite(10 * MIB, b"x" * PAGE)
-    file.overwrite(20 * MIB, b"x" * PAGE)
+    file.overwrite(3 * MIB, b"x" * PAGE)
+    file.overwrite(6 * MIB, b"x" * PAGE)
     (first, second) = file.stretches()
-    assert first[0] <= 10 * MIB < 10 * MIB + PAGE <= first[1] < 20 * MIB
-    assert second[0] <= 20 * MIB < 20 * MIB + PAGE <= second[1] < SIZE
-    assert [stretch[1] for stretch in file.stretches(10 * MIB + 1)] == [first[1], second[1]]
-    assert next(file.stretches(10 * MIB + 1))[0] == 10 * MIB + 1
+    assert first[0] <= 3 * MIB < 3 * MIB + PAGE <= first[1] < 6 * MIB
+    assert second[0] <= 6 * MIB < 6 * MIB + PAGE <= second[1] < SIZE
+    assert [stretch[1] for stretch in file.stretches(3 * MIB + 1)] == [first[1], second[1]]
+    assert next(file.stretches(3 * MIB + 1))[0] == 3 * MIB + 1
     assert list(file.stretches(first[1])) == [second]
     assert list(file.stretches(second[1])) == []
     assert list(file.stretches(SIZE)) == []
@@ -301,18 +294,18 @@ def test_a_descriptor_that_cannot_be_asked_is_no_empty_file(file: MappedFile) ->
 @pytest.mark.parametrize(
     ("start", "expected"),
     [
-        (0, [0, 3, 4, 20 * MIB, 40 * MIB - 1]),
-        (1, [3, 4, 20 * MIB, 40 * MIB - 1]),
-        (4, [4, 20 * MIB, 40 * MIB - 1]),
-        (20 * MIB + 1, [40 * MIB - 1]),
-        (40 * MIB, []),
+        (0, [0, 3, 4, 6 * MIB, 12 * MIB - 1]),
+        (1, [3, 4, 6 * MIB, 12 * MIB - 1]),
+        (4, [4, 6 * MIB, 12 * MIB - 1]),
+        (6 * MIB + 1, [12 * MIB - 1]),
+        (12 * MIB, []),
         (SIZE, []),
     ],
 )
 def test_a_pattern_is_found_wherever_it_begins(file: MappedFile, start: int, expected: list[int]) -> None:
     file.overwrite(0, b"aa.aaa")
-    file.overwrite(20 * MIB, b"aab")
-    file.overwrite(40 * MIB - 1, b"aa")  # on both sides of a page's end
+    file.overwrite(6 * MIB, b"aab")
+    file.overwrite(12 * MIB - 1, b"aa")  # on both sides of a page's end
     file.overwrite(SIZE - 1, b"a")
     assert list(file.find(b"aa", start)) == expected
 
