@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from pocketmq.protocol.errors import RemoteProtocolError
 from pocketmq.protocol.hashes import (
+    CRC_MASK,
     Codes,
     TextHashes,
     crc32,
@@ -291,7 +292,7 @@ class RecordColumns:
 def body_crcs(bodies: Spans) -> NDArray[np.int32]:
     """The CRC of every body, as records hold it."""
     crcs = np.fromiter(map(crc32, bodies.each()), np.uint32, len(bodies))
-    return (crcs & 0x7FFFFFFF).view(np.int32)
+    return (crcs & CRC_MASK).view(np.int32)
 
 
 def require(good: Mask, starts: Ints, otherwise: str) -> None:

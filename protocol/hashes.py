@@ -22,6 +22,8 @@ except ImportError:
 
 Codes: TypeAlias = NDArray[np.uint32]
 
+CRC_MASK = 0x7FFFFFFF  # a record keeps no more of it
+
 # Longer texts are hashed one by one: many are hashed as a table with a column for each byte of the longest.
 _WIDEST = 128
 
@@ -134,4 +136,4 @@ def index_key_hashes(codes: Codes) -> Ints:
 
 def body_crc(body: Buffer) -> int:
     """The CRC-32 of a stored body, without its top bit as in the record."""
-    return int(crc32(body)) & 0x7FFFFFFF
+    return int(crc32(body)) & CRC_MASK

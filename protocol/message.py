@@ -23,7 +23,7 @@ from pocketmq.protocol.codes import MessageFlag
 from pocketmq.protocol.command import Buffer, check_buffer
 from pocketmq.protocol.compression import decompress
 from pocketmq.protocol.errors import LocalProtocolError, RemoteProtocolError
-from pocketmq.protocol.hashes import body_crc
+from pocketmq.protocol.hashes import CRC_MASK, body_crc, crc32
 from pocketmq.protocol.ids import Host, encode_offset_id, pack_host, unpack_host
 from pocketmq.protocol.properties import MAX_PROPERTIES_BYTES, Property, decode_properties
 
@@ -72,16 +72,6 @@ class MessageRecord(NamedTuple):
     properties_text: str = ""
 
 
-@lru_cache(maxsize=4096)
-def encode_topic(topic: str) -> tuple[int, bytes]:
-    """The magic number of the version that has room for a topic, and the topic as it stands in the record."""
-    name = topic.encode("utf-8", "replace")
-    if len(name) > MAX_TOPIC_BYTES_V2:
-        raise LocalProtocolError(f"a topic of {len(name)} bytes is too long")
-    magic = MAGIC_V1 if len(name) <= MAX_TOPIC_BYTES_V1 else MAGIC_V2
-    return magic, _TOPIC_LENGTHS[magic].pack(len(name)) + name
-
-
 def encode_record(record: MessageRecord) -> bytes:
     """The bytes of a record. CRC, lengths, version and the IPv6 bits of the sys flag follow from the content."""
     return encode_record_at(record, record.queue_offset, record.physical_offset, record.store_timestamp)
@@ -95,14 +85,13 @@ def encode_record_at(record: MessageRecord, queue_offset: int, physical_offset: 
     properties = text.encode("utf-8", "replace")
     if len(properties) > MAX_PROPERTIES_BYTES:
         raise LocalProtocolError(f"properties of {len(properties)} bytes are too long")
-    magic, topic_field = encode_topic(topic)
-    hosts_v6, born_host, store_host, fixed_part = _encode_hosts(born, store)
+    magic, topic_field, hosts_v6, born_host, store_host, fixed_part = _encode_names(topic, born, store)
     body_size = len(body)
     try:
         fixed = fixed_part.pack(
             fixed_part.size + body_size + len(topic_field) + _PROPERTIES_LENGTH.size + len(properties),
             magic,
-            body_crc(body),
+            crc32(body) & CRC_MASK,
             queue_id,
             flag,
             queue_offset,
@@ -122,11 +111,16 @@ def encode_record_at(record: MessageRecord, queue_offset: int, physical_offset: 
 
 
 @lru_cache(maxsize=4096)
-def _encode_hosts(born: Host, store: Host) -> tuple[int, bytes, bytes, struct.Struct]:
-    """The IPv6 bits of the sys flag, both hosts, and the fixed part that has room for them."""
+def _encode_names(topic: str, born: Host, store: Host) -> tuple[int, bytes, int, bytes, bytes, struct.Struct]:
+    """What follows from topic and hosts: magic, topic with its length, IPv6 bits, both hosts, the fixed part."""
+    name = topic.encode("utf-8", "replace")
+    if len(name) > MAX_TOPIC_BYTES_V2:
+        raise LocalProtocolError(f"a topic of {len(name)} bytes is too long")
+    magic = MAGIC_V1 if len(name) <= MAX_TOPIC_BYTES_V1 else MAGIC_V2
+    topic_field = _TOPIC_LENGTHS[magic].pack(len(name)) + name
     born_host, store_host = pack_host(born), pack_host(store)
     hosts_v6 = (len(born_host) == 20 and _BORN_HOST_V6) | (len(store_host) == 20 and _STORE_HOST_V6)
-    return hosts_v6, born_host, store_host, _FIXED_PARTS[hosts_v6]
+    return magic, topic_field, hosts_v6, born_host, store_host, _FIXED_PARTS[hosts_v6]
 
 
 @dataclass(slots=True, eq=False, repr=False)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 
 from pocketmq.protocol.columns import RecordColumns
 from pocketmq.protocol.errors import LocalProtocolError
@@ -142,10 +143,11 @@ class CommitLog:
         file.prepare(size, at_least=_LEAST_AHEAD)
         # From here on nothing can fail.
         BLANK.pack_into(self._view, position, self._file.size - position, MAGIC_BLANK)
+        # All at once for who prepares: it would take this segment for the one that comes next, and write zeros to it.
         with self._spare_lock:
             self._spare = None
-        self.files.add(start, file)
-        self._enter(start, file, 0)
+            self.files.add(start, file)
+            self._enter(start, file, 0)
 
     def _take_spare(self) -> tuple[int, MappedFile]:
         """The segment after the one that is written, created if the other thread has not come to it yet."""
@@ -169,7 +171,7 @@ class CommitLog:
             spare.sync()
 
     def flush(self) -> int:
-        """Bring to disk what was written before this call, and tell how far that is. Blocks on the disk.
+        """Bring to disk what was written before this call, and tell how far that is. Blocks on the disk; one at a time.
 
         Raises `OSError`: then nobody knows what is on disk, and the log must not be used any further.
         """
@@ -177,7 +179,8 @@ class CommitLog:
         goal = self.end
         for offset in list(self.files.offsets):
             if offset < goal and offset + self.files.file_size > self.flushed:
-                self.files.at(offset).sync()
+                with suppress(FileNotFoundError):  # deleted meanwhile
+                    self.files.at(offset).sync()
         self.flushed, self.flushed_timestamp = goal, timestamp
         return goal
 
@@ -186,7 +189,13 @@ class CommitLog:
         start = self.files.start_of(physical_offset)
         if start is None or physical_offset >= self.end:
             return None
-        return self.files.at(start), physical_offset - start
+        try:
+            try:
+            return self.files.at(start), physical_offset - start
+        except FileNotFoundError:
+            return None  # deleted meanwhile
+        except FileNotFoundError:
+            return None  # it was deleted meanwhile
 
     def close(self) -> None:
         """Give up the files."""

@@ -5,9 +5,9 @@ in memory (the tail) and written in stretches, with `pwrite`: nothing is mapped,
 ten thousand descriptors nor a page of memory each. A crash loses the tail and no more than that: recovery makes it
 again from the commit log.
 
-    min_offset ...... base ............ readable .......... end
-    |     in files    |     in the tail, to be written      |
-    |       readers may see this        |  not yet flushed  |
+    min_offset ...... base ............ readable .......... end ............. next_offset
+    |     in files    |     in the tail, to be written      | appended, not yet entered |
+    |       readers may see this        |
 
 One thread appends, publishes and reads. `write_out` is for another one; a lock keeps the two from looking at the tail
 while it moves to the file.
@@ -42,6 +42,7 @@ class ConsumeQueue:
         "index_prefix",
         "max_physical",
         "min_offset",
+        "next_offset",
         "queue_id",
         "readable",
         "tags",
@@ -58,6 +59,7 @@ class ConsumeQueue:
         self.base = 0
         self.readable = 0
         self.end = 0
+        self.next_offset = 0  # that of the next message to be appended
         self.max_physical = 0  # where the record of the last entry ends
         self._tail = bytearray()
         self._lock = lock
@@ -202,7 +204,7 @@ class ConsumeQueue:
 
     def adopt(self, end: int) -> None:
         """Take the files as they are up to this number, and nothing behind it."""
-        self.base = self.readable = self.end = end
+        self.base = self.readable = self.end = self.next_offset = end
         self._tail.clear()
         last = self._last_message(self.first_slot, end)
         self.max_physical = last[1] + last[2] if last else 0

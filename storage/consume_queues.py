@@ -34,29 +34,29 @@ class ConsumeQueues:
     def __init__(self, folder: Path, file_size: int) -> None:
         self._folder = folder
         self._file_size = file_size
-        self._queues: dict[tuple[str, int], ConsumeQueue] = {}
+        self.table: dict[tuple[str, int], ConsumeQueue] = {}
         self._lock = threading.Lock()
         self._moving = threading.Lock()  # held while files of a queue are written, synced, deleted or moved
         self._changed: deque[ConsumeQueue] = deque()
         self._unsynced: dict[ConsumeQueue, None] = {}
 
     def __iter__(self) -> Iterator[ConsumeQueue]:
-        return iter(list(self._queues.values()))
+        return iter(list(self.table.values()))
 
     def __len__(self) -> int:
-        return len(self._queues)
+        return len(self.table)
 
     def get(self, topic: str, queue_id: int) -> ConsumeQueue | None:
-        return self._queues.get((topic, queue_id))
+        return self.table.get((topic, queue_id))
 
     def create(self, topic: str, queue_id: int) -> ConsumeQueue:
         """The queue of that name, a new one if there is none."""
-        queue = self._queues.get((topic, queue_id))
+        queue = self.table.get((topic, queue_id))
         if queue is None:
             if not is_queue(topic, queue_id):
                 raise IllegalMessageError(f"there can be no queue {queue_id} of a topic {topic!r}")
             folder = self._folder / topic / str(queue_id)
-            queue = self._queues[topic, queue_id] = ConsumeQueue(topic, queue_id, folder, self._file_size, self._lock)
+            queue = self.table[topic, queue_id] = ConsumeQueue(topic, queue_id, folder, self._file_size, self._lock)
         return queue
 
     def on_disk(self) -> list[tuple[str, int]]:
@@ -82,7 +82,7 @@ class ConsumeQueues:
             queue = next(iter(queues))
             with self._moving:
                 # A topic that was deleted meanwhile must not come back as files.
-                if self._queues.get((queue.topic, queue.queue_id)) is queue:
+                if self.table.get((queue.topic, queue.queue_id)) is queue:
                     self._unsynced[queue] = None
                     try:
                         queue.write_out()
@@ -97,7 +97,7 @@ class ConsumeQueues:
         for queue in list(self._unsynced):
             if queue.files.unsynced_pages >= least_pages:
                 with self._moving:
-                    if self._queues.get((queue.topic, queue.queue_id)) is queue:
+                    if self.table.get((queue.topic, queue.queue_id)) is queue:
                         folders |= queue.files.sync()
                     self._unsynced.pop(queue, None)
         for folder in sorted(folders, reverse=True):
@@ -111,7 +111,7 @@ class ConsumeQueues:
         folder = self._folder / topic
         with self._moving:
             for queue in [queue for queue in self if queue.topic == topic]:
-                del self._queues[queue.topic, queue.queue_id]
+                del self.table[queue.topic, queue.queue_id]
                 self._unsynced.pop(queue, None)
             if not folder.is_dir():
                 return None

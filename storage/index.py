@@ -32,6 +32,8 @@ class Index:
         self._entries = entries
         self._now_ms = now_ms
         names = sorted(entry.name for entry in folder.iterdir() if is_index_name(entry.name)) if folder.is_dir() else []
+        if names and not (folder / names[-1]).stat().st_size:
+            (folder / names.pop()).unlink()  # what an interrupted creation leaves
         self.files = [IndexFile(folder / name, slots, entries) for name in names]
         if self.files and self.files[-1].room:
             self.files[-1].make_writable()

@@ -167,13 +167,20 @@ class IndexFile:
         number = int(self._newest_in(np.array([key_hash % self._slot_count]))[0])
         while number > 0:
             found_hash, physical_offset, seconds, previous = _unpack_entry(self._file.view, self._entry_at(number))
-            moment = self.header.begin_timestamp + seconds * 1000
+            moment = self.header.begin_timestamp + self._milliseconds(number, seconds)
             # A time is kept to the second and may be almost one too early; who asks looks at the record anyway.
             if seconds < 0 or moment + 999 < begin_ms:
                 return
             if found_hash == key_hash and moment <= end_ms:
                 yield physical_offset
             number = previous if previous < number else 0
+
+    def _milliseconds(self, number: int, seconds: int) -> int:
+        """How long after the first message of the file another one was stored, to the second.
+
+        The first entry tells something else: the time since the last message of the file before.
+        """
+        return seconds * 1000 if number > 1 else 0
 
     def covers(self, begin_ms: int, end_ms: int) -> bool:
         """Whether the file may hold messages of that time."""
@@ -207,9 +214,13 @@ class IndexFile:
         header, entries = self.header, self._entries[1 : count + 1]
         slots, _ = _chains(entries["key_hash"].astype(np.int64), self._slot_count)
         if count and count < header.next_entry - 1:
-            seconds = header.begin_timestamp + 1000 * int(entries["seconds"][-1])
-            header = header._replace(end_physical=int(entries["physical_offset"][-1]), end_timestamp=seconds)
+            latest = header.begin_timestamp + self._milliseconds(count, int(entries["seconds"][-1])) + 999
+            header = header._replace(
+                end_physical=int(entries["physical_offset"][-1]), end_timestamp=min(header.end_timestamp, latest)
+            )
         self.header = header._replace(next_entry=count + 1, slots_used=int(np.count_nonzero(slots)))
+        # The header goes first: it never counts what is not there.
+        self._write_header(self.header)
         self._file.clear(self._entry_at(count + 1))
         self._file.overwrite(INDEX_HEADER.size, slots.astype(INDEX_SLOT).tobytes())
         self._changed = True
@@ -235,8 +246,11 @@ class IndexFile:
             self._changed = False
             header = self.header
             self._file.sync()
-            self._file.overwrite(0, INDEX_HEADER.pack(*header))
-            self._file.sync()
+            self._write_header(header)
+
+    def _write_header(self, header: IndexHeader) -> None:
+        self._file.overwrite(0, INDEX_HEADER.pack(*header))
+        self._file.sync()
 
     def close(self) -> None:
         self._file.close()

@@ -252,7 +252,7 @@ class _Recovery:
             if self._queues.get(queue.topic, queue.queue_id) is queue and taken > queue.end > 0:
                 queue.fill(taken)
         for queue in self._queues:
-            queue.readable = queue.end
+            queue.readable = queue.next_offset = queue.end
             queue.cut()
             self._queues.changed(queue)
 

@@ -31,15 +31,15 @@ from pocketmq.protocol.columns import RecordColumns
 from pocketmq.protocol.ids import Host, pack_host
 from pocketmq.protocol.message import MessageRecord, RecordView
 from pocketmq.storage import lookup
+from pocketmq.storage.burst import Burst, Dispatcher, Progress
 from pocketmq.storage.checkpoint import Checkpoint, write_checkpoint
 from pocketmq.storage.clean_stop import CleanStop
 from pocketmq.storage.commit_log import CommitLog
 from pocketmq.storage.consume_queue import ConsumeQueue
 from pocketmq.storage.delay_levels import parse_delay_levels
 from pocketmq.storage.disk import make_folder
-from pocketmq.storage.dispatch import Burst, entry_tags, has_queue_entry, note
+from pocketmq.storage.dispatch import NO_QUEUE_ENTRY
 from pocketmq.storage.errors import DiskFullError, FlushFailedError, IllegalMessageError, StorageError, StoreClosedError
-from pocketmq.storage.key_hashes import KeyHasher
 from pocketmq.storage.layout import StorePaths
 from pocketmq.storage.lookup import Boundary, IndexType
 from pocketmq.storage.process_lock import StoreLock, mark_stopped
@@ -76,13 +76,6 @@ class Arrival(NamedTuple):
     end: int
 
 
-class _Progress(NamedTuple):
-    """The last message that can be read: all up to it is in queues and index."""
-
-    physical_offset: int
-    store_timestamp: int
-
-
 def system_now_ms() -> int:
     return time.time_ns() // 1_000_000
 
@@ -114,19 +107,19 @@ class Store:
         self.report = recovered.report
         self.log = CommitLog(recovered.files, recovered.end, recovered.last_store_timestamp, now_ms)
         self.queues = recovered.queues
+        self._table = self.queues.table
         self.index = recovered.index
         self.now_ms = now_ms
         self.flush_wanted = threading.Event()
         self._deleted = recovered.deleted
         self._is_sync = self.settings.flush_disk_type is FlushDiskType.SYNC_FLUSH
         self._max_body = self.settings.max_message_size
-        self._has_index = self.settings.message_index_enable
         self._hot_bytes = _memory_bytes() * self.settings.access_message_in_memory_max_ratio // 100
         self._burst = Burst()
         self._waiting: deque[Burst] = deque()
-        self._hasher = KeyHasher()
+        self._dispatcher = Dispatcher(self.log, self._delays, self.settings.message_index_enable)
         self._unindexed = array("q")  # rows of bursts that are not in the index yet
-        self._progress = _Progress(recovered.last_record, recovered.last_store_timestamp)
+        self._progress = Progress(recovered.last_record, recovered.last_store_timestamp)
         self._flushed = threading.Condition()
         self._trash = deque(self.paths.trash.iterdir() if self.paths.trash.is_dir() else ())
         # Why nothing is appended, the first that holds: what is there to be said for good, and for now.
@@ -155,11 +148,18 @@ class Store:
             raise self._refusal()
         if len(record.body) > self._max_body:
             raise IllegalMessageError(f"a body of {len(record.body)} bytes is larger than maxMessageSize")
-        queue = self.queues.get(record.topic, record.queue_id) or self.queues.create(record.topic, record.queue_id)
-        queue_offset = queue.end if has_queue_entry(record.sys_flag) else 0
-        physical_offset, size, store_timestamp = self.log.append(record, queue_offset)
-        note(self._burst, queue, record, physical_offset, size, store_timestamp, self._delays, self._has_index)
-        return _appended((physical_offset, queue_offset, store_timestamp, physical_offset + size))
+        topic, queue_id = record.topic, record.queue_id
+        queue = self._table.get((topic, queue_id)) or self.queues.create(topic, queue_id)
+        burst, sys_flag, queue_offset = self._burst, record.sys_flag, 0
+        if sys_flag & NO_QUEUE_ENTRY:
+            physical_offset, size, store_timestamp = self.log.append(record, 0)
+        else:
+            queue_offset = queue.next_offset
+            physical_offset, size, store_timestamp = self.log.append(record, queue_offset)
+            burst.queues[queue] = queue.next_offset = queue_offset + 1
+        burst.messages.append((queue, physical_offset, size, store_timestamp, record.properties_text, sys_flag))
+        end = burst.end = physical_offset + size
+        return _appended((physical_offset, queue_offset, store_timestamp, end))
 
     def append_records(self, columns: RecordColumns, born_host: Host, store_host: Host) -> Appended:
         """Store a batch: records of one topic and queue, back to back, with zeros where the store fills in.
@@ -174,16 +174,12 @@ class Store:
         topic = columns.topics[:1].tolist()[0].decode("utf-8", "replace")
         queue_id = int(columns.queue_id[0])
         queue = self.queues.get(topic, queue_id) or self.queues.create(topic, queue_id)
-        first = queue.end
-        tags = entry_tags(columns, self._delays)
+        first = queue.next_offset
         numbers = np.arange(first, first + len(columns))
         offsets, store_timestamp = self.log.append_run(columns, numbers, pack_host(born_host), pack_host(store_host))
-        queue.extend(offsets, columns.total_size.astype(np.int64), tags)
-        self._burst.queues[queue] = queue.end
-        if self._has_index:
-            rows, hashes = columns.index_hashes()
-            self._burst.add_columns(hashes, offsets[rows], store_timestamp)
-        self._burst.note_end(int(offsets[-1]), self.log.end, store_timestamp)
+        self._burst.queues[queue] = queue.next_offset = first + len(columns)
+        self._burst.add_batch(self._dispatcher.make_batch(queue, columns, offsets, store_timestamp))
+        self._burst.end = self.log.end
         return Appended(int(offsets[0]), first, store_timestamp, self.log.end)
 
     # Publishing.
@@ -195,14 +191,13 @@ class Store:
             self._burst = Burst()
             self.flush_wanted.set()
         ready = self._take_ready(self.readable_end)
-        if ready.texts:
-            self._hasher.fill_in(ready.rows, ready.texts)
-        self._unindexed.extend(ready.rows)
+        if ready:
+            progress = self._dispatcher.enter(ready, self._unindexed)
         if self._unindexed:
             self._write_index()
         if not ready:
             return []
-        self._progress = _Progress(ready.last, ready.timestamp)
+        self._progress = progress
         return [self._show(queue, end) for queue, end in ready.queues.items()]
 
     def _take_ready(self, limit: int) -> Burst:
