@@ -250,12 +250,6 @@ class RecordColumns:
         """What a consume queue keeps of the tags: their hash, 0 without any."""
         return self._tag_hashes.codes.view(np.int32).astype(np.int64)
 
-    def index_keys(self) -> tuple[Ints, Spans]:
-        """The keys for the index, each with its row: of every record its unique key, then its KEYS in order."""
-        rows, keys = self._keys()
-        order = rows.argsort(kind="stable")
-        return rows[order], keys[order]
-
     def _keys(self) -> tuple[Ints, Spans]:
         """The unique keys of all records, then the KEYS of all, each with its row."""
         unique = self.property_column(b"UNIQ_KEY")

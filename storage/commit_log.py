@@ -190,12 +190,9 @@ class CommitLog:
         if start is None or physical_offset >= self.end:
             return None
         try:
-            try:
             return self.files.at(start), physical_offset - start
         except FileNotFoundError:
-            return None  # deleted meanwhile
-        except FileNotFoundError:
-            return None  # it was deleted meanwhile
+            return None  # deleted a moment ago
 
     def close(self) -> None:
         """Give up the files."""

@@ -18,7 +18,7 @@ import numpy as np
 from pocketmq.protocol.codes import MessageFlag
 from pocketmq.protocol.columns import HEAD, SMALLEST_RECORD, RecordColumns, sound_records
 from pocketmq.protocol.message import MAGIC_V1
-from pocketmq.protocol.spans import Bytes, Ints, Mask, Spans, at_every_byte, matches_at
+from pocketmq.protocol.spans import Bytes, Ints, Mask, Spans, at_every_byte, matches_at, read_at
 from pocketmq.storage.commit_log import CommitLog
 from pocketmq.storage.consume_queue import ConsumeQueue, Entries
 from pocketmq.storage.layout import FILLER_SIZE, QUEUE_ENTRY_SIZE
@@ -199,9 +199,11 @@ def _by_segment(log: CommitLog, offsets: Ints) -> Iterator[tuple[MappedFile, int
             done += 1
             continue
         file, place = found
-        # Offsets ascend; what does not is damage, and left to the comparison with the record.
-        end = done + max(int(np.searchsorted(offsets[done:], offset - place + file.size)), 1)
-        yield file, offset - place, slice(done, end)
+        start = offset - place
+        # Offsets ascend, unless some are damaged: those must not take others with them.
+        elsewhere = (offsets[done:] < start) | (offsets[done:] >= start + file.size)
+        end = done + int(elsewhere.argmax()) if elsewhere.any() else len(offsets)
+        yield file, start, slice(done, end)
         done = end
 
 
@@ -236,9 +238,11 @@ def _are_usual(data: Bytes, start: int, queue: ConsumeQueue, numbers: Ints, plac
     good &= heads["sys_flag"] & _IPV6_HOSTS == 0
     topic = queue.topic.encode()
     topic_at = places + HEAD.itemsize + heads["body_length"]
-    good &= (topic_at > places) & (topic_at < places + sizes - len(topic))
+    properties_at = topic_at + (len(topic) + 3)
+    good &= (topic_at > places) & (properties_at <= places + sizes)
     if good.all():
         good = matches_at(data, topic_at, bytes([min(len(topic), 127)]) + topic)
+        good &= read_at(data, ">i2", properties_at - 2) == places + sizes - properties_at
     return good
 
 

@@ -171,7 +171,7 @@ class Store:
             raise self._refusal()
         if int(columns.total_size.max()) > self.settings.max_message_size + _RECORD_EXTRA:
             raise IllegalMessageError("a record of the batch is larger than maxMessageSize allows")
-        topic = columns.topics[:1].tolist()[0].decode("utf-8", "replace")
+        topic = str(columns.topics[:1].tolist()[0], "utf-8", "replace")
         queue_id = int(columns.queue_id[0])
         queue = self.queues.get(topic, queue_id) or self.queues.create(topic, queue_id)
         first = queue.next_offset

@@ -22,6 +22,7 @@ from pocketmq.protocol.command import Command
 from pocketmq.protocol.errors import RemoteProtocolError
 from pocketmq.protocol.fields import decode_header, encode_header
 from pocketmq.protocol.framing import FrameDecoder, encode_frame
+from pocketmq.protocol.hashes import index_key_hash
 from pocketmq.protocol.message import RecordView, decode_record, iter_records
 from pocketmq.protocol.properties import Property
 from pocketmq.protocol.records_body import batch_columns, unpack_records_body
@@ -132,14 +133,14 @@ def check_texts(records: list[RecordView], columns: RecordColumns) -> None:
     for name in (Property.TAGS, Property.KEYS, Property.UNIQ_KEY):
         expected = [record.properties.get(name, "") for record in records]
         assert texts(columns.property_column(name.encode()).tolist()) == expected
-    rows, keys = columns.index_keys()
-    expected_keys = [
-        (row, key)
+    rows, hashes = columns.index_hashes()
+    expected_hashes = [
+        (row, index_key_hash(f"{record.topic}#{key}"))
         for row, record in enumerate(records)
-        for key in (record.properties.get(Property.UNIQ_KEY, ""), *record.keys)
+        for key in (record.properties.get(Property.UNIQ_KEY), *record.keys, record.tags and f"T#{record.tags}")
         if key
     ]
-    assert list(zip(rows.tolist(), texts(keys.tolist()), strict=True)) == expected_keys
+    assert list(zip(rows.tolist(), hashes.tolist(), strict=True)) == expected_hashes
 
 
 def texts(values: list[bytes]) -> list[str]:

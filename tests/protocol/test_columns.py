@@ -193,17 +193,6 @@ def test_properties_are_those_of_the_plain_reader(rows: list[Record]) -> None:
     assert columns.tags_code().tolist() == [tags_code(properties.get("TAGS")) for properties in expected]
 
 
-@given(runs)
-def test_index_keys_are_the_unique_key_and_then_the_keys_in_order(rows: list[Record]) -> None:
-    expected = []
-    for row, record in enumerate(rows):
-        properties = decode_properties(record.properties.decode())
-        tokens = [properties.get("UNIQ_KEY", ""), *properties.get("KEYS", "").split(" ")]
-        expected += [(row, token.encode()) for token in tokens if token]
-    numbers, keys = RecordColumns(run_of(rows)).index_keys()
-    assert list(zip(numbers.tolist(), keys.tolist(), strict=True)) == expected
-
-
 def index_texts(record: Record) -> list[str]:
     """What RocketMQ 5.5.0 files a record under."""
     properties = decode_properties(record.properties.decode())

@@ -161,9 +161,9 @@ def test_a_new_file_is_there_for_good_before_it_joins_the_row(folder: Path) -> N
     assert (syncs.data_of(file.path), syncs.names_in(folder), syncs.names_in(folder.parent)) == (1, 1, 1)
     assert names(folder) == [segment_name(7000)]
     assert file.path.stat().st_size == SIZE
-    assert queue.offsets == ()
+    assert list(queue.offsets) == []
     queue.add(7000, file)
-    assert queue.offsets == (7000,)
+    assert list(queue.offsets) == [7000]
     assert queue.at(7000) is file
     queue.close()
 

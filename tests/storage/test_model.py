@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
@@ -39,6 +40,10 @@ TOPICS = ["T", "U"]
 SIZES = [0, 40, 300, 1500, 5000]
 KEYS = ["", "a", "b", "a b"]
 TAGS = ["", "x", "y"]
+MAX_BATCH = 15_000
+
+# How a loss of power goes; None if only the process ends.
+SEEDS = st.none() | st.integers(0, 2**32)
 
 
 @dataclass(frozen=True)
@@ -185,42 +190,38 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(
         queue=st.sampled_from(QUEUES),
-        sizes=st.lists(st.sampled_from(SIZES), min_size=1, max_size=8),
+        size=st.sampled_from(SIZES),
+        count=st.integers(1, 12),
         keys=st.sampled_from(KEYS),
         tag=st.sampled_from(TAGS),
     )
-    def append(self, queue: QueueName, sizes: list[int], keys: str, tag: str) -> None:
-        for size in sizes:
+    def append(self, queue: QueueName, size: int, count: int, keys: str, tag: str) -> None:
+        for _ in range(count):
             entry = replace(self.new_message(queue, size), keys=keys, tag=tag)
-            record = message(
-                entry.body, *queue, tag=tag or None, keys=keys or None, unique=entry.unique
-            )
+            record = message(entry.body, *queue, tag=tag or None, keys=keys or None, unique=entry.unique)
             self.unsure = [entry]
-            appended = self.try_to(lambda record=record: self.store.append(record))  # type: ignore[misc]
+            appended = self.try_to(partial(self.store.append, record))
             self.unsure = []
             if appended is None:
                 return
             assert appended.queue_offset == entry.number
-            assert appended.store_timestamp >= self.clock.now_ms
             self.model.append([replace(entry, end=appended.end)])
 
-    @rule(queue=st.sampled_from(QUEUES), sizes=st.lists(st.sampled_from(SIZES[:-1]), min_size=1, max_size=8))
-    def append_batch(self, queue: QueueName, sizes: list[int]) -> None:
-        entries = [self.new_message(queue, size, ahead) for ahead, size in enumerate(sizes)]
+    @rule(queue=st.sampled_from(QUEUES), size=st.sampled_from(SIZES), count=st.integers(1, 12))
+    def append_batch(self, queue: QueueName, size: int, count: int) -> None:
+        count = min(count, MAX_BATCH // (size + 200))
+        entries = [self.new_message(queue, size, ahead) for ahead in range(count)]
         columns = batch([entry.body for entry in entries], *queue, tag="z")
-        uniques = [key.decode() for key in columns.property_column(b"UNIQ_KEY").tolist()]
-        entries = [replace(entry, unique=unique, tag="z") for entry, unique in zip(entries, uniques, strict=True)]
-        ends = columns.total_size.astype(int).cumsum()
+        uniques = columns.property_column(b"UNIQ_KEY").tolist()
+        entries = [replace(entry, unique=key.decode(), tag="z") for entry, key in zip(entries, uniques, strict=True)]
         self.unsure = entries
-        appended = self.try_to(lambda: self.store.append_records(columns, BORN_HOST, STORE_HOST))
+        appended = self.try_to(partial(self.store.append_records, columns, BORN_HOST, STORE_HOST))
         self.unsure = []
         if appended is not None:
+            ends = (appended.physical_offset + columns.total_size.cumsum()).tolist()
             assert appended.queue_offset == entries[0].number
-            assert appended.end == appended.physical_offset + ends[-1]
-            entries = [
-                replace(entry, end=appended.physical_offset + int(end)) for entry, end in zip(entries, ends, strict=True)
-            ]
-            self.model.append(entries)
+            assert appended.end == ends[-1]
+            self.model.append([replace(entry, end=end) for entry, end in zip(entries, ends, strict=True)])
 
     @rule(milliseconds=st.sampled_from([-5000, 1, 700, 60_000]))
     def move_clock(self, milliseconds: int) -> None:
@@ -242,21 +243,28 @@ class StoreMachine(RuleBasedStateMachine):
             assert flushed == self.model.flushed
 
     @rule()
-    def save_progress(self) -> None:
-        self.try_to(lambda: self.store.save_progress() or self.model.flush())
+    def publish_and_save(self) -> None:
+        self.publish()
+        self.flush()
+        self.publish()
+        self.try_to(self.store.save_progress)
 
-    @rule()
-    def write_out(self) -> None:
-        self.try_to(self.store.queues.write_out)
+    @rule(step=st.sampled_from(["save_progress", "write_out", "sync", "prepare_ahead", "empty_trash"]))
+    def work(self, step: str) -> None:
+        """One of the things that workers do, which change nothing that anybody sees."""
+        steps: dict[str, Callable[[], None]] = {
+            "save_progress": self.store.save_progress,
+            "write_out": self.store.queues.write_out,
+            "sync": self.store.queues.sync,
+            "prepare_ahead": self.prepare_ahead,
+            "empty_trash": self.store.empty_trash,
+        }
+        self.try_to(steps[step])
+        self.model.flushed = max(self.model.flushed, self.store.log.flushed)
 
-    @rule()
-    def sync_queues(self) -> None:
-        self.try_to(self.store.queues.sync)
-
-    @rule()
     def prepare_ahead(self) -> None:
-        self.try_to(self.store.log.prepare_ahead)
-        self.try_to(self.store.index.prepare_ahead)
+        self.store.log.prepare_ahead()
+        self.store.index.prepare_ahead()
 
     @rule(topic=st.sampled_from(TOPICS))
     def delete_topic(self, topic: str) -> None:
@@ -266,10 +274,6 @@ class StoreMachine(RuleBasedStateMachine):
             self.model.delete_topic(topic)
         self.unsure_deleted = None
 
-    @rule()
-    def empty_trash(self) -> None:
-        self.try_to(self.store.empty_trash)
-
     # The end of the process, in order or not, and what follows.
 
     @rule()
@@ -278,23 +282,19 @@ class StoreMachine(RuleBasedStateMachine):
             self.check_files()
             self.reopen(everything=True)
 
-    @rule()
-    def kill(self) -> None:
-        self.crash(None)
-
-    @rule(seed=st.integers(0, 2**32))
-    def lose_power(self, seed: int) -> None:
+    @rule(seed=SEEDS)
+    def end_process(self, seed: int | None) -> None:
         self.crash(seed)
+
+    @precondition(lambda self: self.power.fuse is None)
+    @rule(syncs=st.integers(0, 30), seed=SEEDS)
+    def light_fuse(self, syncs: int, seed: int | None) -> None:
+        """End the process, or the power, inside of a call that is still to come."""
+        self.power.fuse, self.fuse_seed = syncs, seed
 
     @rule(seed=st.integers(0, 2**32))
     def write_back(self, seed: int) -> None:
         self.power.write_back(Random(seed))
-
-    @precondition(lambda self: self.power.fuse is None)
-    @rule(syncs=st.integers(0, 30), seed=st.none() | st.integers(0, 2**32))
-    def light_fuse(self, syncs: int, seed: int | None) -> None:
-        """End the process, or the power, inside of a call that is still to come."""
-        self.power.fuse, self.fuse_seed = syncs, seed
 
     def crash(self, seed: int | None) -> None:
         """End the process, and with a seed also the power."""

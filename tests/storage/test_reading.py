@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from storing import SMALL, batch, flush, message, opened
+from storing import SMALL, SMALL_ASYNC, batch, flush, message, opened
 
 from pocketmq.protocol.hashes import tags_code
 from pocketmq.protocol.message import iter_records
@@ -180,8 +180,9 @@ def test_what_is_left_of_two_segments_is_found(tmp_path: Path) -> None:
 # Limits.
 
 
-def sizes_of(store: Store) -> list[int]:
-    return [record.size for record in iter_records(read(store, max_messages=10**6, max_bytes=2**60).to_bytes())]
+def sizes_of(store: Store, queue_id: int = 0) -> list[int]:
+    result = read(store, queue_id=queue_id, max_messages=10**6, max_bytes=2**60)
+    return [record.size for record in iter_records(result.to_bytes())]
 
 
 def fitting(sizes: list[int], most: int, most_bytes: int) -> int:
@@ -189,23 +190,35 @@ def fitting(sizes: list[int], most: int, most_bytes: int) -> int:
     return max(1, sum(total <= most_bytes for total in accumulate(sizes[:most])))
 
 
-@pytest.mark.parametrize("is_cold", [False, True])
-@pytest.mark.parametrize("body_size", [10, 8_000, 10_000, 70_000, 300_000])
+BODY_SIZES = [10, 8_000, 10_000, 70_000, 300_000]
+
+
+@pytest.fixture(scope="module", params=[False, True], ids=["recent", "old"])
+def sized(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Store, bool]]:
+    """A store whose queues hold messages of one size each, and whether all of them count as old."""
+    is_cold = bool(request.param)
+    settings = replace(ROOMY, access_message_in_memory_max_ratio=0 if is_cold else 40)
+    with opened(tmp_path_factory.mktemp("sized"), settings) as store:
+        for queue_id, size in enumerate(BODY_SIZES):
+            for _ in range(40 if size < 20_000 else 5):
+                store.append(message(b"x" * size, queue_id=queue_id))
+        flush(store)
+        yield store, is_cold
+
+
+@pytest.mark.parametrize("queue_id", range(5), ids=map(str, BODY_SIZES))
 @pytest.mark.parametrize("wanted", [1, 7, 8, 9, 32, 33, 1000])
 def test_an_answer_has_the_limits_of_recent_and_of_old_messages(
-    tmp_path: Path, is_cold: bool, body_size: int, wanted: int
+    sized: tuple[Store, bool], queue_id: int, wanted: int
 ) -> None:
-    settings = replace(ROOMY, access_message_in_memory_max_ratio=0 if is_cold else 40)
-    with Store(tmp_path, settings) as store:
-        for _ in range(40 if body_size < 20_000 else 5):
-            store.append(message(b"x" * body_size))
-        flush(store)
-        plan = store.plan_read(ReadRequest("T", 0, 0, wanted))
-        result = plan.fetch()
-        expected = fitting(sizes_of(store), *((min(wanted, 8), 65_536) if is_cold else (min(wanted, 32), 262_144)))
-        assert (result.messages, result.next_offset) == (expected, expected)
-        assert result.size == len(result.to_bytes()) == sum(sizes_of(store)[:expected])
-        assert plan.is_cold is result.is_old is is_cold
+    store, is_cold = sized
+    plan = store.plan_read(ReadRequest("T", queue_id, 0, wanted))
+    result = plan.fetch()
+    sizes = sizes_of(store, queue_id)
+    expected = fitting(sizes, *((min(wanted, 8), 65_536) if is_cold else (min(wanted, 32), 262_144)))
+    assert (result.messages, result.next_offset) == (expected, expected)
+    assert result.size == len(result.to_bytes()) == sum(sizes[:expected])
+    assert plan.is_cold is result.is_old is is_cold
 
 
 def test_an_answer_may_be_as_large_as_its_limit_and_no_larger(tmp_path: Path) -> None:
@@ -307,31 +320,37 @@ def test_an_address_in_the_extended_queue_may_be_any_tag(tmp_path: Path, code: i
 # Fillers.
 
 
+def with_lost(root: Path, count: int, lost: range) -> Store:
+    """A store with a queue of which some messages were lost in a crash: fillers stand for them."""
+    store = Store(root, ROOMY)
+    places = [store.append(message(b"%d" % number)) for number in range(count)]
+    flush(store)
+    store.abandon()
+    start, end = places[lost[0]].physical_offset, places[lost[-1]].end
+    overwrite(root / "commitlog" / segment_name(0), start, bytes(end - start))
+    return Store(root, ROOMY)
+
+
 def test_fillers_are_stepped_over(tmp_path: Path) -> None:
-    with opened(tmp_path) as store:
-        at_once(store, 2)
-        queue = store.queues.create("T", 0)
-        queue.fill(45)
-        store.append(message(b"45"))
-        flush(store)
+    with with_lost(tmp_path, 46, range(2, 45)) as store:
         assert (store.min_offset("T", 0), store.max_offset("T", 0)) == (0, 46)
         for offset in 0, 1, 2, 16, 44, 45:
             result = read(store, offset)
             assert numbers(result) == [number for number in (0, 1, 45) if number >= offset]
             assert (result.status, result.next_offset) == (ReadStatus.FOUND, 46)
-    with opened(tmp_path) as store:
-        assert numbers(read(store)) == [0, 1, 45]
+        assert store.append(message()).queue_offset == 46
+    [problem] = verify(tmp_path, ROOMY)
+    assert problem.what.startswith("no record can be read from")
+    with Store(tmp_path, ROOMY) as store:
+        assert numbers(read(store)) == [0, 1, 45, 46]
 
 
 def test_nothing_but_fillers_is_no_message(tmp_path: Path) -> None:
-    with opened(tmp_path) as store:
-        at_once(store, 1)
-        store.queues.create("T", 0).fill(1500)
-        store.append(message())
-        flush(store)
+    with with_lost(tmp_path, 1501, range(1, 1500)) as store:
         result = read(store, 1)
         assert (result.status, result.next_offset) == (ReadStatus.NO_MATCHED_MESSAGE, 801)
         assert numbers(read(store, 801)) == [1500]
+    assert len(verify(tmp_path, ROOMY)) == 1
 
 
 # Entries that do not agree with their record.
@@ -479,20 +498,19 @@ def test_one_bad_entry_hides_no_other_message(long: Store, number: int, offset: 
 
 
 @given(at=st.integers(0, 2000), new=st.binary(min_size=1, max_size=8))
-def test_no_damage_makes_a_reader_stumble(written: Path, at: int, new: bytes) -> None:
-    """Whatever stands in the log, each record that is given is one that says itself that it is asked for."""
-    with Store(written, SMALL) as store:
-        segment = store.log.files.at(0)
-        old = bytes(segment.view[at : at + len(new)])
-        segment.view[at : at + len(new)] = new
-        try:
-            for topic, queue_id in ("T", 0), ("T", 1), ("U", 0):
-                result = read(store, 0, topic, queue_id)
-                found = list(iter_records(result.to_bytes()))
-                assert len(found) == result.messages
-                assert all((record.topic, record.queue_id) == (topic, queue_id) for record in found)
-        finally:
-            segment.view[at : at + len(new)] = old
+def test_no_damage_makes_a_reader_stumble(long: Store, at: int, new: bytes) -> None:
+    """Whatever stands in the log, each record that is given is whole and says itself that it is asked for."""
+    segment = long.log.files.at(0)
+    old = bytes(segment.view[at : at + len(new)])
+    segment.view[at : at + len(new)] = new
+    try:
+        result = read(long)
+        found = [(record.topic, record.queue_id, record.queue_offset) for record in iter_records(result.to_bytes())]
+    finally:
+        segment.view[at : at + len(new)] = old
+    assert len(found) == result.messages
+    assert set(found) <= {("T", 0, number) for number in range(32)}
+    assert result.messages >= 30
 
 
 # Other shapes of records.
@@ -516,8 +534,9 @@ def test_records_with_long_topics_and_ipv6_hosts_are_read_among_others(tmp_path:
 # Runs.
 
 
-def one_by_one(store: Store, queue_id: int, count: int) -> bytes:
-    return b"".join(read(store, offset, queue_id=queue_id, max_messages=1).to_bytes() for offset in range(count))
+def one_by_one(store: Store, queue_id: int, count: int, start: int = 0) -> bytes:
+    offsets = range(start, start + count)
+    return b"".join(read(store, offset, queue_id=queue_id, max_messages=1).to_bytes() for offset in offsets)
 
 
 def test_neighbours_are_one_view_of_the_log(tmp_path: Path) -> None:
@@ -552,21 +571,25 @@ def test_large_records_that_lie_apart_stay_where_they_are(tmp_path: Path) -> Non
         assert all(run.readonly for run in result.runs)
 
 
+@pytest.fixture(scope="module")
+def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    with opened(tmp_path_factory.mktemp("busy"), SMALL_ASYNC) as store:
+        yield store
+
+
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 9000)), min_size=1, max_size=60))
-def test_however_records_lie_the_bytes_are_the_same(
-    tmp_path_factory: pytest.TempPathFactory, messages: list[tuple[int, int]]
-) -> None:
-    counts = [0, 0, 0]
-    with opened(tmp_path_factory.mktemp("runs")) as store:
-        for queue_id, size in messages:
-            store.append(message(b"x" * size, queue_id=queue_id))
-            counts[queue_id] += 1
-        flush(store)
-        for queue_id, count in enumerate(counts):
-            if count:
-                result = read(store, queue_id=queue_id, max_messages=100, max_bytes=1 << 30)
-                assert result.to_bytes() == one_by_one(store, queue_id, count)
-                assert result.size == sum(map(len, result.runs))
+def test_however_records_lie_the_bytes_are_the_same(busy: Store, messages: list[tuple[int, int]]) -> None:
+    starts = [busy.max_offset("T", queue_id) for queue_id in range(3)]
+    for queue_id, size in messages:
+        busy.append(message(b"x" * size, queue_id=queue_id))
+    busy.publish()
+    for queue_id, start in enumerate(starts):
+        count = busy.max_offset("T", queue_id) - start
+        if count:
+            result = read(busy, start, queue_id=queue_id, max_messages=100, max_bytes=1 << 30)
+            assert result.messages == count
+            assert result.to_bytes() == one_by_one(busy, queue_id, count, start)
+            assert result.size == sum(map(len, result.runs))
 
 
 # How long views live.
