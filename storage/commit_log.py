@@ -43,6 +43,7 @@ class CommitLog:
         self._now_ms = now_ms
         self._spare: tuple[int, MappedFile] | None = None
         self._spare_lock = threading.Lock()
+        self._flushing = threading.Lock()
         if files.offsets and end - files.offsets[-1] < files.file_size:
             self._enter(files.offsets[-1], files.at(files.offsets[-1]), end - files.offsets[-1])
         else:
@@ -175,14 +176,18 @@ class CommitLog:
 
         Raises `OSError`: then nobody knows what is on disk, and the log must not be used any further.
         """
+        with self._flushing:
+            self._flush()
+        return self.flushed
+
+    def _flush(self) -> None:
         timestamp = self.last_store_timestamp
         goal = self.end
         for offset in list(self.files.offsets):
-            if offset < goal and offset + self.files.file_size > self.flushed:
+            if self.flushed < goal and offset < goal and offset + self.files.file_size > self.flushed:
                 with suppress(FileNotFoundError):  # deleted meanwhile
                     self.files.at(offset).sync()
-        self.flushed, self.flushed_timestamp = goal, timestamp
-        return goal
+        self.flushed_timestamp, self.flushed = timestamp, goal
 
     def file_at(self, physical_offset: int) -> tuple[MappedFile, int] | None:
         """The segment with this offset, and the place of the offset in it; None where no record can begin."""

@@ -29,7 +29,7 @@ import numpy as np
 
 from pocketmq.protocol.columns import RecordColumns
 from pocketmq.protocol.ids import Host, pack_host
-from pocketmq.protocol.message import MessageRecord, RecordView
+from pocketmq.protocol.message import MAX_TOPIC_BYTES_V1, MessageRecord, RecordView
 from pocketmq.storage import lookup
 from pocketmq.storage.burst import Burst, Dispatcher, Progress
 from pocketmq.storage.checkpoint import Checkpoint, write_checkpoint
@@ -49,6 +49,9 @@ from pocketmq.storage.retention import FullDisk, parse_delete_when
 from pocketmq.storage.settings import FlushDiskType, StoreSettings
 
 logger = logging.getLogger("pocketmq.storage")
+
+# Names that a broker makes of a group's may be longer than others.
+_LONG_TOPICS = ("%RETRY%", "%DLQ%")
 
 # A record may be so much larger than its body.
 _RECORD_EXTRA = 64 * 1024
@@ -149,7 +152,7 @@ class Store:
         if len(record.body) > self._max_body:
             raise IllegalMessageError(f"a body of {len(record.body)} bytes is larger than maxMessageSize")
         topic, queue_id = record.topic, record.queue_id
-        queue = self._table.get((topic, queue_id)) or self.queues.create(topic, queue_id)
+        queue = self._table.get((topic, queue_id)) or self._new_queue(topic, queue_id)
         burst, sys_flag, queue_offset = self._burst, record.sys_flag, 0
         if sys_flag & NO_QUEUE_ENTRY:
             physical_offset, size, store_timestamp = self.log.append(record, 0)
@@ -173,7 +176,7 @@ class Store:
             raise IllegalMessageError("a record of the batch is larger than maxMessageSize allows")
         topic = str(columns.topics[:1].tolist()[0], "utf-8", "replace")
         queue_id = int(columns.queue_id[0])
-        queue = self.queues.get(topic, queue_id) or self.queues.create(topic, queue_id)
+        queue = self._table.get((topic, queue_id)) or self._new_queue(topic, queue_id)
         first = queue.next_offset
         numbers = np.arange(first, first + len(columns))
         offsets, store_timestamp = self.log.append_run(columns, numbers, pack_host(born_host), pack_host(store_host))
@@ -181,6 +184,12 @@ class Store:
         self._burst.add_batch(self._dispatcher.make_batch(queue, columns, offsets, store_timestamp))
         self._burst.end = self.log.end
         return Appended(int(offsets[0]), first, store_timestamp, self.log.end)
+
+    def _new_queue(self, topic: str, queue_id: int) -> ConsumeQueue:
+        """Make a queue for its first message."""
+        if len(topic) > MAX_TOPIC_BYTES_V1 and not topic.startswith(_LONG_TOPICS):
+            raise IllegalMessageError(f"a topic of {len(topic)} characters; {MAX_TOPIC_BYTES_V1} are allowed")
+        return self.queues.create(topic, queue_id)
 
     # Publishing.
 
@@ -197,8 +206,9 @@ class Store:
             self._write_index()
         if not ready:
             return []
-        self._progress = progress
-        return [self._show(queue, end) for queue, end in ready.queues.items()]
+        arrivals = [self._show(queue, end) for queue, end in ready.queues.items()]
+        self._progress = progress  # last: another thread takes it for a promise
+        return arrivals
 
     def _take_ready(self, limit: int) -> Burst:
         """All bursts that lie in front of `limit`, as one."""
@@ -402,6 +412,8 @@ class Store:
         try:
             if self._ended is None:
                 self._stop_cleanly()
+        except DiskFullError as error:
+            logger.error("%s; the next start completes what could not be written", error)
         finally:
             self._ended = StoreClosedError(f"{self.paths.root} was closed; open it again to go on")
             self._choose_refusal()

@@ -1,0 +1,205 @@
+"""Deleted topics: what the log still holds of them belongs to nobody, and one of the same name starts at 0."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from disks import full_disk, watched_syncs
+from storing import SMALL, Clock, batch, flush, message, opened, read_all
+
+from pocketmq.protocol.columns import RecordColumns
+from pocketmq.protocol.fastjson import dumps, loads
+from pocketmq.protocol.message import encode_record_at
+from pocketmq.storage.deleted_topics import DeletedTopics
+from pocketmq.storage.errors import DiskFullError
+from pocketmq.storage.store import Store
+from pocketmq.storage.verify import verify
+
+
+def columns_of(*places: tuple[str, int]) -> RecordColumns:
+    """Records of these topics at these offsets."""
+    return RecordColumns(b"".join(encode_record_at(message(topic=topic), 0, offset, 0) for topic, offset in places))
+
+
+# The table.
+
+
+def test_without_a_file_nothing_was_deleted(tmp_path: Path) -> None:
+    deleted = DeletedTopics(tmp_path)
+    assert (list(deleted.ends), deleted.end_of("T")) == ([], 0)
+    assert deleted.living(columns_of(("T", 0), ("U", 1))).tolist() == [True, True]
+
+
+def test_records_in_front_of_the_deletion_belong_to_nobody(tmp_path: Path) -> None:
+    deleted = DeletedTopics(tmp_path)
+    deleted.add("T", 1000)
+    columns = columns_of(("T", 0), ("U", 100), ("T", 999), ("T", 1000), ("TT", 0), ("U", 2000), ("T", 5000))
+    assert deleted.living(columns).tolist() == [False, True, False, True, True, True, True]
+    assert deleted.end_of("T") == 1000
+    assert deleted.end_of("U") == 0
+    assert list(deleted.ends) == [1000]
+
+
+def test_a_topic_may_be_deleted_again(tmp_path: Path) -> None:
+    deleted = DeletedTopics(tmp_path)
+    deleted.add("T", 1000)
+    deleted.add("U", 1500)
+    deleted.add("T", 2000)
+    assert sorted(deleted.ends) == [1500, 2000]
+    columns = columns_of(("T", 1999), ("T", 2000), ("U", 1499), ("U", 1500))
+    assert deleted.living(columns).tolist() == [False, True, False, True]
+
+
+@pytest.mark.parametrize("topic", ["T", "%RETRY%g", "123", "-5", "a|b", "SCHEDULE_TOPIC_XXXX"])
+def test_deletions_are_kept_in_a_file(tmp_path: Path, topic: str) -> None:
+    deleted = DeletedTopics(tmp_path)
+    with watched_syncs() as syncs:
+        deleted.add(topic, 1000)
+    assert syncs.data_of(tmp_path / "deletedTopics.json") == syncs.names_in(tmp_path) == 1
+    assert loads((tmp_path / "deletedTopics.json").read_bytes()) == {"deletedTopics": {topic: 1000}}
+    again = DeletedTopics(tmp_path)
+    assert again.end_of(topic) == 1000
+    assert again.living(columns_of((topic, 999), (topic, 1000))).tolist() == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("log_min_offset", "left"),
+    [(0, {"A": 100, "B": 200, "C": 200}), (99, {"A": 100, "B": 200, "C": 200}), (100, {"B": 200, "C": 200}), (200, {})],
+)
+def test_topics_are_forgotten_when_the_log_has_nothing_left_of_them(
+    tmp_path: Path, log_min_offset: int, left: dict[str, int]
+) -> None:
+    deleted = DeletedTopics(tmp_path)
+    for topic, end in (("A", 100), ("B", 200), ("C", 200)):
+        deleted.add(topic, end)
+    deleted.forget_before(log_min_offset)
+    for table in (deleted, DeletedTopics(tmp_path)):
+        assert {topic: table.end_of(topic) for topic in "ABC" if table.end_of(topic)} == left
+
+
+def test_forgetting_nothing_writes_nothing(tmp_path: Path) -> None:
+    deleted = DeletedTopics(tmp_path)
+    deleted.add("T", 100)
+    with watched_syncs() as syncs:
+        deleted.forget_before(50)
+    assert len(syncs) == 0
+
+
+def test_members_of_the_file_that_are_unknown_are_kept(tmp_path: Path) -> None:
+    path = tmp_path / "deletedTopics.json"
+    path.write_bytes(b'{"dataVersion":{"counter":3},"deletedTopics":{"T":100}}')
+    deleted = DeletedTopics(tmp_path)
+    deleted.add("U", 200)
+    assert loads(path.read_bytes()) == {"dataVersion": {"counter": 3}, "deletedTopics": {"T": 100, "U": 200}}
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        b"",
+        b"garbage",
+        b"{}",
+        b'{"deletedTopics":null}',
+        b'{"deletedTopics":[1]}',
+        b'{"deletedTopics":{"U":null}}',
+        b'{"deletedTopics":{"U":"soon"}}',
+        b'{"deletedTopics":{"U":[5]}}',
+        b'{"deletedTopics":{"U":{}}}',
+    ],
+)
+def test_what_is_no_table_says_nothing(tmp_path: Path, document: bytes) -> None:
+    (tmp_path / "deletedTopics.json").write_bytes(document)
+    deleted = DeletedTopics(tmp_path)
+    assert deleted.end_of("U") == 0
+    deleted.add("T", 100)
+    assert DeletedTopics(tmp_path).end_of("T") == 100
+
+
+def test_a_deletion_that_could_not_be_saved_has_not_happened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    deleted = DeletedTopics(tmp_path / "config")
+    with full_disk(), pytest.raises(DiskFullError):
+        deleted.add("T", 100)
+    assert deleted.end_of("T") == 0
+    deleted.add("U", 200)
+    again = DeletedTopics(tmp_path / "config")
+    assert (again.end_of("T"), again.end_of("U")) == (0, 200)
+
+
+# In a store.
+
+
+def bodies(store: Store, topic: str = "T") -> list[bytes]:
+    return [bytes(record.body) for record in read_all(store, topic)]
+
+
+def put(store: Store, *messages: bytes, topic: str = "T", **options: Any) -> None:
+    for body in messages:
+        store.append(message(body, topic, **options))
+    flush(store)
+
+
+@pytest.mark.parametrize("ending", ["close", "abandon", "lose queues"])
+def test_a_topic_of_the_same_name_starts_at_0_and_stays_so(tmp_path: Path, ending: str) -> None:
+    store = Store(tmp_path, SMALL)
+    put(store, b"old 1", b"old 2", keys="k")
+    put(store, b"other", topic="U")
+    store.delete_topic("T")
+    assert (store.max_offset("T", 0), bodies(store, "U")) == (0, [b"other"])
+    put(store, b"new", keys="k")
+    if ending == "close":
+        store.close()
+        assert verify(tmp_path, SMALL) == []
+    else:
+        store.abandon()
+    if ending == "lose queues":
+        (tmp_path / "config/cleanStop.json").unlink(missing_ok=True)
+        for folder in ("consumequeue", "index"):
+            (tmp_path / folder).rename(tmp_path / f"{folder}-lost")
+    with opened(tmp_path) as store:
+        assert (store.min_offset("T", 0), store.max_offset("T", 0)) == (0, 1)
+        assert (bodies(store), bodies(store, "U")) == ([b"new"], [b"other"])
+        assert [bytes(record.body) for record in store.query("T", "k", 10)] == [b"new"]
+
+
+def test_what_was_appended_and_not_yet_published_is_deleted_too(tmp_path: Path) -> None:
+    with opened(tmp_path) as store:
+        store.append(message(b"old"))
+        store.delete_topic("T")
+        put(store, b"new")
+        assert bodies(store) == [b"new"]
+
+
+def test_a_batch_counts_like_its_messages(tmp_path: Path) -> None:
+    with opened(tmp_path) as store:
+        store.append_records(batch([b"old 1", b"old 2"]), ("1.2.3.4", 1), ("1.2.3.4", 2))
+        flush(store)
+        store.delete_topic("T")
+        store.append_records(batch([b"new 1", b"new 2"]), ("1.2.3.4", 1), ("1.2.3.4", 2))
+        flush(store)
+        assert bodies(store) == [b"new 1", b"new 2"]
+
+
+def test_deleting_a_topic_that_was_never_there_is_allowed(tmp_path: Path) -> None:
+    with opened(tmp_path) as store:
+        put(store, b"a")
+        store.delete_topic("U")
+        put(store, b"b", topic="U")
+        assert (bodies(store), bodies(store, "U")) == ([b"a"], [b"b"])
+
+
+def test_a_topic_that_was_deleted_and_not_used_again_does_not_come_back(tmp_path: Path) -> None:
+    store = Store(tmp_path, SMALL, now_ms=Clock())
+    put(store, b"old")
+    store.save_progress()
+    store.delete_topic("T")
+    store.abandon()
+    with opened(tmp_path) as store:
+        assert store.max_offset("T", 0) == 0
+        assert bodies(store) == []
+
+
+def test_a_file_of_the_document_is_what_the_dialect_writes(tmp_path: Path) -> None:
+    DeletedTopics(tmp_path).add("T", 5)
+    assert (tmp_path / "deletedTopics.json").read_bytes() == dumps({"deletedTopics": {"T": 5}}, bare_integer_keys=True)
