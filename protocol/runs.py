@@ -69,14 +69,15 @@ def patch_records(
 ) -> None:
     """Fill in what the broker knows, in a writable buffer with version 1 records and IPv4 hosts at `starts`.
 
-    A host is given as its address, 4 bytes, and its port as int32.
+    A host is given as its address, 4 bytes, and its port as int32. The physical offset comes last: if the buffer is a
+    file and the process ends on the way, no record is taken for one that is not complete.
     """
     data = as_bytes(buffer)
     write_at(data, ">i8", starts + 20, queue_offset)
-    write_at(data, ">i8", starts + 28, physical_offset)
     write_at(data, "V8", starts + 48, np.void(born_host))
     write_at(data, ">i8", starts + 56, store_timestamp)
     write_at(data, "V8", starts + 64, np.void(store_host))
+    write_at(data, ">i8", starts + 28, physical_offset)
 
 
 def _record_lengths(topic: bytes, bodies: Spans, properties: Spans) -> Ints:

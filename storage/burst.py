@@ -158,6 +158,9 @@ class Dispatcher:
         begun = len(rows)
         for queue, physical_offset, size, store_timestamp, properties, sys_flag in messages:
             unique = tag = keys = level = ""
+            if not properties.isascii():
+                # What has no form in UTF-8 is stored as something else.
+                properties = properties.encode("utf-8", "replace").decode()
             for name, value in find_wanted("\x02" + properties):
                 if name == "UNIQ_KEY":
                     unique = value
@@ -192,6 +195,8 @@ def _hash_tag(queue: ConsumeQueue, tag: str) -> tuple[int, int]:
 
 
 def _add_rows(rows: array[int], hashes: Ints, physical_offsets: Ints, timestamps: Ints) -> None:
+    if not len(hashes):
+        return  # numpy gives no bytes of an empty table
     table = np.empty((len(hashes), 3), np.int64)
     table[:, 0] = hashes
     table[:, 1] = physical_offsets

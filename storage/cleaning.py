@@ -26,16 +26,19 @@ def clean(store: Store, *, manual: bool = False) -> int:
     segments = [_segment(files.path_of(offset)) for offset in offsets]
     disks = [_disk(path) for path in (store.paths.commit_log, store.paths.consume_queues) if path.is_dir()]
     decision = plan_cleaning(segments, disks, store.settings, store.now_ms(), store.full_disks, manual)
-    for offset in offsets[: decision.delete]:
+    # Whoever wants room, what readers have not seen yet stays.
+    seen = sum(offset + files.file_size <= store.last_published for offset in offsets)
+    count = min(decision.delete, seen)
+    for offset in offsets[:count]:
         files.delete(offset)
         logger.info("deleted %s: %s", files.path_of(offset), decision.reason and decision.reason.value)
         _pause(store)
-    if decision.delete:
+    if count:
         _delete_what_leads_nowhere(store)
         disks = [_disk(disk.path) for disk in disks]
-        decision = plan_cleaning(segments[decision.delete :], disks, store.settings, store.now_ms(), store.full_disks)
+        decision = plan_cleaning(segments[count:], disks, store.settings, store.now_ms(), store.full_disks)
     store.refuse(decision.full)
-    return len(offsets) - len(files.offsets)
+    return count
 
 
 def _delete_what_leads_nowhere(store: Store) -> None:

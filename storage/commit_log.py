@@ -44,6 +44,7 @@ class CommitLog:
         self._spare: tuple[int, MappedFile] | None = None
         self._spare_lock = threading.Lock()
         self._flushing = threading.Lock()
+        self._failure: OSError | None = None
         if files.offsets and end - files.offsets[-1] < files.file_size:
             self._enter(files.offsets[-1], files.at(files.offsets[-1]), end - files.offsets[-1])
         else:
@@ -59,7 +60,8 @@ class CommitLog:
         self._view = file.view
         self._position = position
         self.end = start + position  # one value, so that another thread never sees half of a change
-        file.prepared = max(file.prepared, position)
+        if position > file.prepared:
+            file.prepared = position
         # How far records may reach before something else has to be done first.
         self._limit = min(file.prepared, file.size - BLANK.size)
 
@@ -165,7 +167,7 @@ class CommitLog:
         if file.prepared < min(goal, file.size):
             file.prepare(min(goal, file.size))
             # The zeros of this step would otherwise be on the bill of the next flush.
-            file.sync()
+            self._sync(file)
         if goal + AHEAD > file.size:
             _, spare = self._take_spare()
             spare.prepare(min(AHEAD, spare.size))
@@ -186,8 +188,18 @@ class CommitLog:
         for offset in list(self.files.offsets):
             if self.flushed < goal and offset < goal and offset + self.files.file_size > self.flushed:
                 with suppress(FileNotFoundError):  # deleted meanwhile
-                    self.files.at(offset).sync()
+                    self._sync(self.files.at(offset))
+        if self._failure is not None:
+            raise self._failure
         self.flushed_timestamp, self.flushed = timestamp, goal
+
+    def _sync(self, file: MappedFile) -> None:
+        """Bring a segment to disk. The system tells of a failure once; here it is not forgotten."""
+        try:
+            file.sync()
+        except OSError as error:
+            self._failure = error
+            raise
 
     def file_at(self, physical_offset: int) -> tuple[MappedFile, int] | None:
         """The segment with this offset, and the place of the offset in it; None where no record can begin."""

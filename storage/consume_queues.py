@@ -16,9 +16,8 @@ from pocketmq.storage.consume_queue import ConsumeQueue
 from pocketmq.storage.disk import make_folder, sync_folder
 from pocketmq.storage.errors import DiskFullError, IllegalMessageError
 
-# What a topic may be called: it becomes the name of a folder, so this is looked at before anything else. Only names
-# made of a group's and a topic's may be longer than what a record of version 1 has room for.
-_TOPIC = re.compile(r"[%|a-zA-Z0-9_-]{1,127}|%RETRY%[%|a-zA-Z0-9_-]{1,248}")
+# What a topic may be called: it becomes the name of a folder, so this is looked at before anything else.
+_TOPIC = re.compile(r"[%|a-zA-Z0-9_-]{1,255}")
 _QUEUE_ID = re.compile(r"0|[1-9][0-9]{0,9}")
 _MAX_QUEUE_ID = 2**31 - 1
 

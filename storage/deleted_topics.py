@@ -7,6 +7,7 @@ it belong to nobody, whoever comes across them.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Collection
 from pathlib import Path
 
@@ -20,13 +21,15 @@ _TABLE = "deletedTopics"
 
 
 class DeletedTopics:
-    """The positions of deleted topics."""
+    """The positions of deleted topics. One thread adds some, another one forgets them."""
 
     def __init__(self, folder: Path) -> None:
+        self._changing = threading.Lock()
         self._file = ConfigFile(folder / "deletedTopics.json")
         self._document = self._file.load()
         table = self._document.get(_TABLE)
-        self._ends = {topic: int(end) for topic, end in table.items()} if isinstance(table, dict) else {}
+        ends = table.items() if isinstance(table, dict) else ()
+        self._ends = {str(topic): end for topic, end in ends if isinstance(end, int)}
 
     @property
     def ends(self) -> Collection[int]:
@@ -38,13 +41,20 @@ class DeletedTopics:
 
     def add(self, topic: str, log_end: int) -> None:
         """Remember, for good, that all of the topic's records so far are deleted."""
-        self._save({**self._ends, topic: log_end})
+        with self._changing:
+            self._save({**self._ends, topic: log_end})
 
     def forget_before(self, log_min_offset: int) -> None:
         """Forget topics of which the log has nothing left."""
-        left = {topic: end for topic, end in self._ends.items() if end > log_min_offset}
-        if len(left) < len(self._ends):
-            self._save(left)
+        with self._changing:
+            left = {topic: end for topic, end in self._ends.items() if end > log_min_offset}
+            if len(left) < len(self._ends):
+                self._save(left)
+
+    def cut(self, log_end: int) -> None:
+        """Take note that the log ends here. What it has lost behind that is gone, and others will take its place."""
+        if any(end > log_end for end in self.ends):
+            self._save({topic: min(end, log_end) for topic, end in self._ends.items()})
 
     def _save(self, ends: dict[str, int]) -> None:
         self._document[_TABLE] = ends

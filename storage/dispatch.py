@@ -40,9 +40,8 @@ def is_indexed(sys_flag: _Flags) -> Any:
 
 def scheduled_code(level: str, tags_code: int, delays: Delays, store_timestamp: int) -> int:
     """What a queue of the schedule topic keeps instead of the tag: when the message is due."""
-    if level.isdecimal() and int(level) > 0:
-        return deliver_timestamp(delays, int(level), store_timestamp)
-    return tags_code
+    number = int(level[:18]) if level.isdecimal() else 0  # thousands of digits would be an error
+    return deliver_timestamp(delays, number, store_timestamp) if number > 0 else tags_code
 
 
 def entry_tags(columns: RecordColumns, delays: Delays) -> Ints:

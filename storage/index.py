@@ -93,13 +93,13 @@ class Index:
     def find(self, key_hash: int, begin_ms: int, end_ms: int) -> Iterator[int]:
         """The physical offsets filed under a hash and between two times, newest first, each once."""
         seen = set()
-        for file in reversed(self.files):
+        for file in reversed(list(self.files)):  # the oldest may be deleted meanwhile
             if file.covers(begin_ms, end_ms):
                 for physical_offset in file.find(key_hash, begin_ms, end_ms):
                     if physical_offset not in seen:
                         seen.add(physical_offset)
                         yield physical_offset
-            if file.header.begin_timestamp < begin_ms:
+            if file.header.next_entry > 1 and file.header.begin_timestamp < begin_ms:
                 return
 
     def cut(self, physical_offset: int) -> bool:

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pocketmq.protocol.spans import Ints
+from pocketmq.storage.errors import DiskFullError
 from pocketmq.storage.layout import INDEX_ENTRY, INDEX_HEADER, INDEX_SLOT, index_file_size
 from pocketmq.storage.mapped_file import MappedFile
 
@@ -63,7 +64,11 @@ class IndexFile:
             self.header = header._replace(next_entry=min(max(header.next_entry, 1), entries))
         else:
             self._file = MappedFile(path, size, FILE_SIZE_SETTING, create=True)
-            self._file.prepare(self._entries_at)
+            try:
+                self._file.prepare(self._entries_at)
+            except DiskFullError:
+                self._file.delete()  # the next attempt has another name
+                raise
             time, offset = after.end_timestamp, after.end_physical
             self.header = IndexHeader(time, time, offset, offset)
         self._changed = after is not None

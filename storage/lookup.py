@@ -66,7 +66,7 @@ def offset_by_time(log: CommitLog, queue: ConsumeQueue, moment_ms: int, boundary
             low = middle + 1
         else:
             high = number
-    return low if boundary is Boundary.LOWER else max(low - 1, least)
+    return low if boundary is Boundary.LOWER else _nearest(log, queue, low - 1, least)[0]
 
 
 def _nearest(log: CommitLog, queue: ConsumeQueue, number: int, low: int) -> tuple[int, int | None]:
@@ -93,11 +93,11 @@ def find_by_key(
     text = f"{topic}#T#{key}" if index_type is IndexType.TAG else f"{topic}#{key}"
     found: list[RecordView] = []
     for physical_offset in index.find(index_key_hash(text), begin_ms, end_ms):
+        if len(found) >= most:
+            break
         record = record_at(log, physical_offset, places.stop) if physical_offset in places else None
         if record is not None and begin_ms <= record.store_timestamp <= end_ms and _has(record, topic, key, index_type):
             found.append(record)
-            if len(found) == most:
-                break
     return sorted(found, key=lambda record: record.physical_offset)
 
 

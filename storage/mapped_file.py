@@ -5,6 +5,10 @@ Writing through the mapping where the disk has no page yet would need room at th
 kills the process. So zeros are written first, with `pwrite`, which can fail like any other call: a byte may be
 written through the mapping only if it lies below `prepared`.
 
+What the system takes for a page there can be large: it asks for room for all of the piece of the file that it keeps
+together in memory, and where a disk has smaller blocks than a page, a page can be there in part. So pieces of the
+largest size that there is are prepared as a whole, and in part is not at all.
+
 **Lifetime.** `data` and `view`, and every view made of them, keep the mapping alive, even when the file is closed or
 deleted here: memory is given back when the last of them is gone, and until then it reads as it did. So a reader needs
 no permission and a deletion waits for nobody.
@@ -23,7 +27,10 @@ import numpy as np
 
 from pocketmq.protocol.spans import Bytes
 from pocketmq.storage.disk import full_disk_named, sync_data
-from pocketmq.storage.errors import StoreUnusableError
+from pocketmq.storage.errors import DiskFullError, StoreUnusableError
+
+# What Linux keeps together at most: a huge page. ext4 does so since 6.16, for files that were read before.
+PIECE = 2 << 20
 
 _ZEROS = memoryview(bytes(1 << 20))
 
@@ -49,7 +56,7 @@ class MappedFile:
         self.data: Bytes = np.frombuffer(self._mapping, np.uint8)
 
     def prepare(self, end: int, *, at_least: int = 0) -> None:
-        """Make sure that the bytes below `end` may be written, `at_least` so many more if any are missing.
+        """Make sure that the bytes below `end` may be written, and if any are missing, `at_least` so many more.
 
         Raises `DiskFullError`; what could be prepared stays so.
         """
@@ -57,10 +64,20 @@ class MappedFile:
             return
         # Who comes second waits for the first: zeros written late would fall on data.
         with self._preparing:
-            end = min(max(end, self.prepared + at_least), self.size)
-            while self.prepared < end:
-                with full_disk_named(self.path, self._setting):
-                    self.prepared += os.pwrite(self._descriptor, _ZEROS[: end - self.prepared], self.prepared)
+            goal = min(-(-max(end, self.prepared + at_least) // PIECE) * PIECE, self.size)
+            try:
+                self._write_zeros(goal)
+            except DiskFullError:
+                if self.prepared < end:
+                    raise
+
+    def _write_zeros(self, goal: int) -> None:
+        written = self.prepared
+        while written < goal:
+            with full_disk_named(self.path, self._setting):
+                written += os.pwrite(self._descriptor, _ZEROS[: goal - written], written)
+            whole = written if written == self.size else written // PIECE * PIECE
+            self.prepared = max(self.prepared, whole)
 
     def clear(self, start: int) -> None:
         """Write zeros over all data from `start` on, and bring them to disk. Only while nobody else uses the file."""

@@ -78,7 +78,8 @@ class QueueFiles:
                 if is_new:
                     os.ftruncate(descriptor, self.file_size)
                     self.offsets.append(file)
-                    self._new_names = True
+                # One that is written from its beginning again may owe its name to a process that came to an end.
+                self._new_names |= place == 0 or is_new
                 self._unsynced.add(file)
                 written = 0
                 while written < len(data):

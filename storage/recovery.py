@@ -137,6 +137,7 @@ class _Recovery:
             dropped = self._read_log_from(self._first, self._first)
         self._finish_queues(dropped)
         self._cut_log()
+        self._deleted.cut(self.report.end)
 
     def _read_log_from(self, start: int, dispatched: int) -> dict[ConsumeQueue, tuple[int, Ints]]:
         """Check the log from `start` on, and dispatch its records anew from `dispatched` on."""
@@ -257,13 +258,19 @@ class _Recovery:
             self._queues.changed(queue)
 
     def _cut_log(self) -> None:
-        """Zero what stands behind the end of the log; segments behind it hold nothing that could be read."""
+        """Zero what stands behind the end of the log; segments behind it hold nothing that could be read.
+
+        What was read is brought to disk: after the end of a process it may be in memory only, and from now on it
+        counts as durable.
+        """
         end = self.report.end
         for start in self._files.offsets:
             if start > end or (start == end and start != self._first):
                 self._remove_segment(start)
             elif end < start + self._files.file_size:
                 self._files.at(start).clear(end - start)
+            elif self.report.start < start + self._files.file_size:
+                self._files.at(start).sync()
 
     def _remove_segment(self, start: int) -> None:
         """Delete a segment of zeros; one with anything else in it is kept out of the way."""

@@ -1,9 +1,9 @@
 """Going through a commit log record by record, whatever state it is in.
 
-A record is good if its lengths add up, its body has its CRC and it says itself that it lies where it lies. What is
-not good ends the stretch; the log then goes on at the next place that holds a good record, if there is one, and the
-bytes in between are a gap. Stale bytes behind an old end of the log could look like that too, but their time gives
-them away: it lies before that of the last good record.
+A record is good if its lengths add up, its body has its CRC, none of its pages is missing and it says itself that it
+lies where it lies. What is not good ends the stretch; the log then goes on at the next place that holds a good record,
+if there is one, and the bytes in between are a gap. Stale bytes behind an old end of the log could look like that too,
+but their time gives them away: it lies before that of the last good record.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import numpy as np
 
 from pocketmq.protocol.columns import RecordColumns, size_chain, sound_records
 from pocketmq.protocol.message import MAGIC_BLANK
-from pocketmq.protocol.spans import Bytes, Ints
+from pocketmq.protocol.spans import Bytes, Ints, Mask
 from pocketmq.storage.file_queue import FileQueue
-from pocketmq.storage.layout import BLANK
+from pocketmq.storage.layout import BLANK, PAGE
 from pocketmq.storage.mapped_file import MappedFile
 
 # How much is looked at in one step: enough for numpy, little enough to stay in the caches.
@@ -122,10 +122,29 @@ def _good_at(data: Bytes, offset: int, most: int | None = None) -> RecordColumns
     starts = _chain(data, most)
     starts = starts[: _leading(sound_records(data, starts))]
     columns = RecordColumns(data, starts)
-    good = _leading((columns.physical_offset == starts + offset) & columns.crc_matches())
+    good = _leading(
+        (columns.physical_offset == starts + offset)
+        & (columns.store_timestamp > 0)  # the very first record of a batch that was not completed lies at 0, too
+        & columns.crc_matches()
+        & _has_all_pages(columns, offset)
+    )
     if not good:
         return None
     return columns if good == len(starts) else RecordColumns(data, starts[:good])
+
+
+def _has_all_pages(columns: RecordColumns, offset: int) -> Mask:
+    """Which records have all pages of their properties, which no CRC covers: a loss of power can leave some out.
+
+    Such a page is all zeros, from its beginning to that of the next or to the end of the record.
+    """
+    data, properties = columns.data, columns.properties
+    whole: Mask = (data[properties.ends - 1] != 0) & (properties.lengths < PAGE) | (properties.lengths == 0)
+    for row in np.flatnonzero(~whole).tolist():
+        start, end = int(properties.starts[row]), int(properties.ends[row])
+        pages = range(start + -(start + offset) % PAGE, end, PAGE)
+        whole[row] = all(data[page : min(page + PAGE, end)].any() for page in pages)
+    return whole
 
 
 def _chain(data: Bytes, most: int | None) -> Ints:

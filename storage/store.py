@@ -235,6 +235,11 @@ class Store:
             self._index_full = full
             self._choose_refusal()
 
+    @property
+    def last_published(self) -> int:
+        """Where the last message begins that is in queues and index, as all before it are."""
+        return self._progress.physical_offset
+
     def is_durable(self, end: int) -> bool:
         """Whether the log is on disk up to this offset, and so would survive a loss of power."""
         return end <= self.log.flushed
@@ -324,13 +329,15 @@ class Store:
         try:
             flushed = self.log.flush()
         except OSError as error:
-            raise self._fail(error) from error
+            raise self.fail(error) from error
         with self._flushed:
             self._flushed.notify_all()
         return flushed
 
-    def _fail(self, error: OSError) -> FlushFailedError:
+    def fail(self, error: OSError) -> FlushFailedError:
         """Stop acknowledging for good: after a failed flush nobody knows what is on disk."""
+        if isinstance(self._ended, FlushFailedError):
+            return self._ended
         failure = FlushFailedError(
             f"{self.paths.root}: the disk failed while data was being flushed ({error}); "
             "nothing is stored any more: look after the disk and start again, which reads what is there"
@@ -372,7 +379,7 @@ class Store:
         except DiskFullError:
             raise
         except OSError as error:
-            raise self._fail(error) from error
+            raise self.fail(error) from error
 
     def _save_if_possible(self) -> None:
         """Save what recovery did. A full disk is no reason to refuse to read from it."""

@@ -19,7 +19,7 @@ from pocketmq.protocol.spans import Ints
 from pocketmq.storage.checkpoint import read_checkpoint
 from pocketmq.storage.commit_log import SEGMENT_SIZE_SETTING
 from pocketmq.storage.consume_queue import ConsumeQueue
-from pocketmq.storage.consume_queues import ConsumeQueues
+from pocketmq.storage.consume_queues import ConsumeQueues, is_queue
 from pocketmq.storage.delay_levels import parse_delay_levels
 from pocketmq.storage.deleted_topics import DeletedTopics
 from pocketmq.storage.dispatch import entry_tags, has_queue_entry, is_indexed, rows_by_queue
@@ -119,6 +119,11 @@ class _Check:
         queues = ConsumeQueues(self._paths.consume_queues, self._settings.mapped_file_size_consume_queue)
         names = queues.on_disk()
         for topic, queue_id in sorted(set(names) | self._expected.keys()):
+            if not is_queue(topic, queue_id):
+                offset = self._expected[topic, queue_id][0][0, 1]
+                what = f"the record at {offset} names queue {queue_id} of a topic {topic!r}, which cannot be"
+                yield Problem(str(self._paths.commit_log), what)
+                continue
             queue = queues.create(topic, queue_id)
             queue.load()
             yield from self._queue(queue, self._expected.get((topic, queue_id), []))

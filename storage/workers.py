@@ -54,12 +54,14 @@ class Workers:
         self,
         store: Store,
         on_flushed: Callable[[int], None] = lambda _: None,
-        on_failure: Callable[[StorageError | OSError], None] = lambda _: None,
+        on_failure: Callable[[StorageError], None] = lambda _: None,
     ) -> None:
         self._store = store
         self._on_flushed = on_flushed
         self._on_failure = on_failure
         self._stopping = False
+        self._told = False
+        self._telling = threading.Lock()
         self._threads = [
             threading.Thread(target=self._run, args=(step,), name=f"pocketmq-{name}", daemon=True)
             for name, step in (("flush", self._flush_step), ("keep", self._keep_step))
@@ -85,7 +87,15 @@ class Workers:
         try:
             while not self._stopping:
                 step()
-        except (StorageError, OSError) as error:
+        except OSError as error:
+            self._tell(self._store.fail(error))
+        except StorageError as error:
+            self._tell(error)
+
+    def _tell(self, error: StorageError) -> None:
+        with self._telling:
+            is_first, self._told = not self._told, True
+        if is_first:
             self._on_failure(error)
 
     def _flush_step(self) -> None:

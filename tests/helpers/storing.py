@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
+
+import pytest
 
 from pocketmq.protocol.columns import RecordColumns
 from pocketmq.protocol.message import MessageRecord, RecordView, iter_records
 from pocketmq.protocol.properties import encode_properties
 from pocketmq.protocol.runs import encode_records
 from pocketmq.protocol.spans import Spans
+from pocketmq.storage import disk
 from pocketmq.storage.reading import ReadRequest
 from pocketmq.storage.settings import FlushDiskType, StoreSettings
 from pocketmq.storage.store import Store
@@ -96,6 +100,15 @@ def opened(root: Path, settings: StoreSettings = SMALL) -> Iterator[Store]:
     with Store(root, settings) as store:
         yield store
     assert verify(root, settings) == []
+
+
+@contextmanager
+def hurried() -> Iterator[None]:
+    """No waiting for the disk: for tests in which nobody pulls the plug."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(disk, "_fdatasync", lambda _: None)
+        patch.setattr(os, "fsync", lambda _: None)
+        yield
 
 
 def read_all(store: Store, topic: str = "T", queue_id: int = 0) -> list[RecordView]:

@@ -22,7 +22,7 @@ from pocketmq.storage.commit_log import SEGMENT_SIZE_SETTING, CommitLog
 from pocketmq.storage.errors import DiskFullError, IllegalMessageError
 from pocketmq.storage.file_queue import FileQueue
 from pocketmq.storage.layout import BLANK, segment_name
-from pocketmq.storage.mapped_file import MappedFile
+from pocketmq.storage.mapped_file import PIECE, MappedFile
 from pocketmq.storage.scan import End, LogScan
 
 SIZE = 16 * 1024
@@ -371,14 +371,14 @@ def test_pages_and_the_next_segment_are_prepared_and_on_disk_ahead(log: CommitLo
 def test_in_a_large_segment_only_some_is_prepared_and_no_next_one(
     open_log: Logs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(commit_log, "AHEAD", 1 << 20)
-    log = open_log(size=8 << 20)
+    monkeypatch.setattr(commit_log, "AHEAD", PIECE)
+    log = open_log(size=8 * PIECE)
     log.prepare_ahead()
-    assert log.files.at(0).prepared == 1 << 20
-    assert not log.files.path_of(8 << 20).exists()
+    assert log.files.at(0).prepared == PIECE
+    assert not log.files.path_of(8 * PIECE).exists()
     fill(log, 300_000)
     log.prepare_ahead()
-    assert log.files.at(0).prepared == 300_000 + (1 << 20)
+    assert log.files.at(0).prepared == 2 * PIECE
 
 
 def test_the_next_segment_is_prepared_towards_the_end_of_one(open_log: Logs, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 from disks import full_disk, watched_syncs
 from storing import SMALL, Clock, batch, flush, message, opened, read_all
+from threads import PATIENCE, run_meanwhile
 
 from pocketmq.protocol.columns import RecordColumns
-from pocketmq.protocol.fastjson import dumps, loads
+from pocketmq.protocol.fastjson import loads
 from pocketmq.protocol.message import encode_record_at
+from pocketmq.storage.config_files import ConfigFile
 from pocketmq.storage.deleted_topics import DeletedTopics
 from pocketmq.storage.errors import DiskFullError
 from pocketmq.storage.store import Store
@@ -79,11 +82,42 @@ def test_topics_are_forgotten_when_the_log_has_nothing_left_of_them(
         assert {topic: table.end_of(topic) for topic in "ABC" if table.end_of(topic)} == left
 
 
+def test_a_deletion_behind_the_end_of_the_log_counts_from_there(tmp_path: Path) -> None:
+    deleted = DeletedTopics(tmp_path)
+    for topic, end in (("A", 100), ("B", 200), ("C", 300)):
+        deleted.add(topic, end)
+    deleted.cut(200)
+    for table in (deleted, DeletedTopics(tmp_path)):
+        assert [table.end_of(topic) for topic in "ABC"] == [100, 200, 200]
+
+
+def test_a_topic_may_be_deleted_while_another_thread_forgets_some(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deleted = DeletedTopics(tmp_path)
+    deleted.add("A", 100)
+    save = ConfigFile.save
+    threads: list[threading.Thread] = []
+
+    def delete_meanwhile(file: ConfigFile, document: dict[str, Any]) -> None:
+        if not threads:
+            threads.append(threading.current_thread())
+            threads[0] = run_meanwhile(lambda: deleted.add("B", 200))
+        save(file, document)
+
+    monkeypatch.setattr(ConfigFile, "save", delete_meanwhile)
+    deleted.forget_before(100)
+    threads[0].join(PATIENCE)
+    for table in (deleted, DeletedTopics(tmp_path)):
+        assert (table.end_of("A"), table.end_of("B")) == (0, 200)
+
+
 def test_forgetting_nothing_writes_nothing(tmp_path: Path) -> None:
     deleted = DeletedTopics(tmp_path)
     deleted.add("T", 100)
     with watched_syncs() as syncs:
         deleted.forget_before(50)
+        deleted.cut(100)
     assert len(syncs) == 0
 
 
@@ -148,6 +182,7 @@ def test_a_topic_of_the_same_name_starts_at_0_and_stays_so(tmp_path: Path, endin
     store.delete_topic("T")
     assert (store.max_offset("T", 0), bodies(store, "U")) == (0, [b"other"])
     put(store, b"new", keys="k")
+    store.save_progress()
     if ending == "close":
         store.close()
         assert verify(tmp_path, SMALL) == []
@@ -200,6 +235,19 @@ def test_a_topic_that_was_deleted_and_not_used_again_does_not_come_back(tmp_path
         assert bodies(store) == []
 
 
-def test_a_file_of_the_document_is_what_the_dialect_writes(tmp_path: Path) -> None:
-    DeletedTopics(tmp_path).add("T", 5)
-    assert (tmp_path / "deletedTopics.json").read_bytes() == dumps({"deletedTopics": {"T": 5}}, bare_integer_keys=True)
+def test_a_deletion_that_outlives_the_messages_it_was_about_does_not_hide_later_ones(tmp_path: Path) -> None:
+    """The deletion is on disk at once; the end of the log may be lost with the power."""
+    store = Store(tmp_path, SMALL)
+    put(store, b"old", b"lost", topic="U")
+    put(store, *[b"lost"] * 20)
+    store.delete_topic("T")
+    store.abandon()
+    segment = tmp_path / "commitlog/00000000000000000000"
+    segment.write_bytes(segment.read_bytes()[:400].ljust(16 * 1024, b"\0"))
+    store = Store(tmp_path, SMALL)
+    put(store, b"new", keys="k")
+    assert [bytes(record.body) for record in store.query("T", "k", 10)] == [b"new"]
+    store.abandon()
+    with opened(tmp_path) as store:
+        assert bodies(store) == [b"new"]
+        assert [bytes(record.body) for record in store.query("T", "k", 10)] == [b"new"]

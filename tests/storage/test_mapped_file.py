@@ -7,6 +7,7 @@ import gc
 import os
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ import pytest
 from disks import broken_disk, full_disk, tiny_writes, watched_syncs
 from threads import run_together
 
+from pocketmq.storage import mapped_file
 from pocketmq.storage.errors import DiskFullError, StoreUnusableError
 from pocketmq.storage.layout import PAGE
 from pocketmq.storage.mapped_file import MappedFile, next_data, require_size
@@ -38,6 +40,21 @@ def file(path: Path) -> Iterator[MappedFile]:
 def room_of(path: Path) -> int:
     """The bytes that a file takes on disk."""
     return path.stat().st_blocks * 512
+
+
+@contextmanager
+def room_for(room: int) -> Iterator[None]:
+    """The disk has room for the first bytes of a file only."""
+    pwrite = os.pwrite
+
+    def write_while_there_is_room(descriptor: int, data: memoryview, position: int) -> int:
+        if position >= room:
+            raise OSError(errno.ENOSPC, "no space left")
+        return pwrite(descriptor, data[: room - position], position)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "pwrite", write_while_there_is_room)
+        yield
 
 
 # Opening.
@@ -98,7 +115,35 @@ def test_a_disk_without_room_for_a_new_file_is_told_and_the_next_attempt_may_suc
     MappedFile(path, SIZE, SETTING, create=True).close()
 
 
-# Preparing.
+# Preparing. Pieces of one byte let the numbers be what is asked for; `tests/faults/` shows what they are good for.
+
+
+@pytest.fixture(autouse=True)
+def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mapped_file, "PIECE", 1)
+
+
+def test_pieces_are_prepared_as_a_whole(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mapped_file, "PIECE", 100)
+    file = MappedFile(path, 250, SETTING, create=True, prepared=5)
+    for end, prepared in ((5, 5), (6, 100), (100, 100), (101, 200), (201, 250), (250, 250)):
+        file.prepare(end)
+        assert file.prepared == prepared
+    file.close()
+
+
+@pytest.mark.parametrize(("room", "prepared"), [(0, 5), (99, 5), (100, 100), (199, 100), (249, 200)])
+def test_a_piece_that_the_disk_has_room_for_in_part_is_not_prepared(
+    path: Path, monkeypatch: pytest.MonkeyPatch, room: int, prepared: int
+) -> None:
+    monkeypatch.setattr(mapped_file, "PIECE", 100)
+    file = MappedFile(path, 250, SETTING, create=True, prepared=5)
+    with room_for(room):
+        with pytest.raises(DiskFullError):
+            file.prepare(250)
+        assert file.prepared == prepared
+    file.prepare(250)
+    file.close()
 
 
 def test_prepared_bytes_take_room_on_disk_and_the_rest_does_not(file: MappedFile) -> None:
@@ -167,21 +212,19 @@ def test_a_full_disk_is_told_while_preparing_and_what_was_prepared_stays_so(file
     assert bytes(file.view[:4]) == b"data"
 
 
-def test_a_disk_that_fills_up_on_the_way_leaves_prepared_what_it_had_room_for(
-    file: MappedFile, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pwrite, room = os.pwrite, 3 * MIB + 500
+def test_a_disk_that_fills_up_on_the_way_leaves_prepared_what_it_had_room_for(file: MappedFile) -> None:
+    room = 3 * MIB + 500
+    with room_for(room):
+        with pytest.raises(DiskFullError):
+            file.prepare(4 * MIB)
+        assert file.prepared == room
+        file.prepare(room)
 
-    def write_while_there_is_room(descriptor: int, data: memoryview, position: int) -> int:
-        if position >= room:
-            raise OSError(errno.ENOSPC, "no space left")
-        return pwrite(descriptor, data[: room - position], position)
 
-    monkeypatch.setattr(os, "pwrite", write_while_there_is_room)
-    with pytest.raises(DiskFullError):
-        file.prepare(4 * MIB)
-    assert file.prepared == room
-    file.prepare(room)
+def test_what_is_wished_for_besides_is_not_missed_on_a_full_disk(file: MappedFile) -> None:
+    with room_for(MIB):
+        file.prepare(PAGE, at_least=2 * MIB)
+    assert file.prepared == MIB
 
 
 def test_other_failures_are_not_taken_for_a_full_disk(file: MappedFile) -> None:

@@ -53,7 +53,7 @@ class Message:
     topic: str
     queue_id: int
     number: int
-    body: bytes
+    body: bytes = field(repr=False)
     unique: str
     keys: str = ""
     tag: str = ""

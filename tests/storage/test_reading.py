@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from storing import SMALL, SMALL_ASYNC, batch, flush, message, opened
+from storing import SMALL, SMALL_ASYNC, batch, flush, hurried, message, opened
 
 from pocketmq.protocol.hashes import tags_code
 from pocketmq.protocol.message import iter_records
@@ -27,6 +27,12 @@ HOST = ("10.0.0.1", 1)
 ROOMY = replace(SMALL, mapped_file_size_commit_log=1 << 20, mapped_file_size_consume_queue=20 * 1000)
 SEGMENT = SMALL.mapped_file_size_commit_log
 PER_FILE = SMALL.mapped_file_size_consume_queue // QUEUE_ENTRY_SIZE
+
+
+@pytest.fixture(autouse=True, scope="module")
+def in_a_hurry() -> Iterator[None]:
+    with hurried():
+        yield
 
 
 def read(store: Store, offset: int = 0, topic: str = "T", queue_id: int = 0, **more: object) -> ReadResult:

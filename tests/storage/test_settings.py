@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import FrozenInstanceError, asdict, replace
+from dataclasses import FrozenInstanceError, asdict
+from typing import Any
 
 import pytest
 
@@ -69,8 +70,9 @@ def test_an_index_file_has_the_size_of_the_specification() -> None:
     ],
 )
 def test_files_that_could_hold_nothing_are_refused(name: str, value: int, problem: str) -> None:
+    change: dict[str, Any] = {name: value}
     with pytest.raises(ValueError, match=problem):
-        replace(StoreSettings(), **{name: value})
+        StoreSettings(**change)
 
 
 @pytest.mark.parametrize(
@@ -83,7 +85,8 @@ def test_files_that_could_hold_nothing_are_refused(name: str, value: int, proble
     ],
 )
 def test_the_smallest_files_are_allowed(name: str, value: int) -> None:
-    assert getattr(replace(StoreSettings(), **{name: value}), name) == value
+    change: dict[str, Any] = {name: value}
+    assert getattr(StoreSettings(**change), name) == value
 
 
 def test_settings_do_not_change() -> None:

@@ -1,0 +1,177 @@
+"""A disk fills up under a store: it refuses, reads on, and goes on by itself when there is room again.
+
+The store lives in another process. Written in the wrong order, a full disk kills it (SIGBUS), and that would be seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from appender import Ack
+from killing import Ledger
+from mounting import Ext4, Filler, tmpfs, why_not
+from store_process import Refusal, StoreProcess
+
+from pocketmq.storage.settings import StoreSettings
+from pocketmq.storage.store import Store
+from pocketmq.storage.verify import verify
+
+pytestmark = pytest.mark.skipif(why_not() is not None, reason=str(why_not()))
+
+MIB = 1 << 20
+SIZE = 48 * MIB
+ENOUGH = 100_000  # bursts: more than fit
+PATIENCE = 30.0  # seconds
+
+# Many files that are soon full, or few that never are; nothing is deleted to make room.
+SMALL_FILES = StoreSettings(
+    mapped_file_size_commit_log=MIB,
+    mapped_file_size_consume_queue=20 * 100,
+    max_hash_slot_num=200,
+    max_index_num=2_000,
+    flush_interval_consume_queue=10,
+    flush_consume_queue_thorough_interval=50,
+    clean_resource_interval=3_600_000,
+)
+LARGE_FILES = replace(
+    SMALL_FILES,
+    mapped_file_size_commit_log=64 * MIB,
+    mapped_file_size_consume_queue=20 * 300_000,
+    max_hash_slot_num=100_000,
+    max_index_num=1_000_000,
+)
+SETTINGS = pytest.mark.parametrize("settings", [SMALL_FILES, LARGE_FILES], ids=["small files", "large files"])
+
+
+@contextmanager
+def ext4(folder: Path, block_size: int) -> Iterator[Path]:
+    with Ext4(folder / "image", SIZE, block_size).mounted(folder / "disk") as place:
+        yield place
+
+
+@contextmanager
+def memory(folder: Path) -> Iterator[Path]:
+    with tmpfs(folder / "disk", SIZE) as place:
+        yield place
+
+
+Disk = Callable[[Path], AbstractContextManager[Path]]
+DISKS: dict[str, Disk] = {
+    "tmpfs": memory,
+    "ext4 of 1 KiB": lambda folder: ext4(folder, 1024),
+    "ext4 of 4 KiB": lambda folder: ext4(folder, 4096),
+}
+
+
+@pytest.fixture(params=DISKS)
+def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
+    with DISKS[request.param](tmp_path) as place:
+        yield place
+
+
+def read_along(root: Path) -> None:
+    """As a backup does; afterwards the system keeps large pieces of the files in memory, holes included."""
+    for path in root.rglob("*"):
+        if path.is_file():
+            path.read_bytes()
+
+
+def check_refusal(refusal: Refusal | None, root: Path) -> None:
+    """It names the place, what is left, and what to change."""
+    assert refusal is not None
+    assert refusal.path.is_relative_to(root)
+    assert refusal.free_bytes < 8 * MIB
+    assert refusal.setting in ("mappedFileSizeCommitLog", "maxHashSlotNum and maxIndexNum", "storePathRootDir")
+    assert all(str(part) in refusal.text for part in refusal[1:])
+
+
+def check_at_last(root: Path, settings: StoreSettings, acks: list[Ack]) -> None:
+    ledger = Ledger()
+    ledger.note(acks)
+    with Store(root, settings) as store:
+        assert ledger.audit(store) == []
+    assert verify(root, settings) == []
+
+
+@SETTINGS
+def test_a_full_disk_is_refused_and_read_from_and_written_to_again_when_there_is_room(
+    disk: Path, settings: StoreSettings
+) -> None:
+    root, filler = disk / "store", Filler(disk)
+    with StoreProcess(root, settings, seed=1) as process:
+        acks, refusal = process.append(50)
+        assert refusal is None
+        for left in (3 * MIB + 1024, 700 * 1024, 5 * 1024, 0):
+            filler.fill(leave=left)
+            read_along(root)
+            more, refusal = process.append(ENOUGH)
+            check_refusal(refusal, root)
+            acks += more
+            # What the store has prepared for itself is all that it has now.
+            filler.fill()
+            read_along(root)
+            more, refusal = process.append(ENOUGH)
+            check_refusal(refusal, root)
+            acks += more
+            assert process.lost(acks, by_key=False) == []
+            filler.empty()
+            more = process.append_until_accepted(PATIENCE)
+            assert more
+            acks += more
+            more, refusal = process.append(20)
+            assert refusal is None
+            acks += more
+            assert process.lost(acks, by_key=True) == []
+        process.close()
+    check_at_last(root, settings, acks)
+
+
+@SETTINGS
+def test_a_store_on_a_full_disk_can_be_opened_and_read(disk: Path, settings: StoreSettings) -> None:
+    root, filler = disk / "store", Filler(disk)
+    with StoreProcess(root, settings, seed=1) as process:
+        acks, _ = process.append(50)
+        filler.fill()
+        more, refusal = process.append(ENOUGH)
+        check_refusal(refusal, root)
+        acks += more
+    # The process was killed, and whatever it had prepared may be lost to others.
+    filler.fill()
+    read_along(root)
+    with StoreProcess(root, settings, seed=2) as process:
+        assert process.lost(acks, by_key=False) == []
+        more, refusal = process.append(ENOUGH)
+        check_refusal(refusal, root)
+        acks += more
+        filler.fill()
+        assert process.lost(acks, by_key=False) == []
+        filler.empty()
+        more = process.append_until_accepted(PATIENCE)
+        assert more
+        acks += more
+        assert process.lost(acks, by_key=True) == []
+        process.close()
+    check_at_last(root, settings, acks)
+
+
+@SETTINGS
+def test_a_store_is_closed_on_a_full_disk_and_nothing_is_lost(disk: Path, settings: StoreSettings) -> None:
+    root, filler = disk / "store", Filler(disk)
+    with StoreProcess(root, settings, seed=1) as process:
+        acks, _ = process.append(50)
+        filler.fill()
+        more, refusal = process.append(ENOUGH)
+        check_refusal(refusal, root)
+        acks += more
+        process.close()
+    with StoreProcess(root, settings, seed=2) as process:
+        assert process.lost(acks, by_key=False) == []
+        filler.empty()
+        more = process.append_until_accepted(PATIENCE)
+        assert more
+        process.close()
+    check_at_last(root, settings, acks + more)
