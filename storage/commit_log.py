@@ -19,6 +19,7 @@ from pocketmq.protocol.errors import LocalProtocolError
 from pocketmq.protocol.message import MAGIC_BLANK, MessageRecord, encode_record_at
 from pocketmq.protocol.runs import patch_records
 from pocketmq.protocol.spans import Ints
+from pocketmq.storage.disk import free_bytes
 from pocketmq.storage.errors import IllegalMessageError
 from pocketmq.storage.file_queue import FileQueue
 from pocketmq.storage.layout import BLANK
@@ -163,14 +164,16 @@ class CommitLog:
     def prepare_ahead(self) -> None:
         """Get pages, and towards the end of a segment the next one, ready for what is to come. Blocks on the disk."""
         self.attention.clear()
-        file, goal = self._file, self._position + AHEAD
+        # What is left of a disk is not all for what is to come: queues and index need some of it now.
+        ahead = min(AHEAD, free_bytes(self.files.folder) // 4)
+        file, goal = self._file, self._position + ahead
         if file.prepared < min(goal, file.size):
             file.prepare(min(goal, file.size))
             # The zeros of this step would otherwise be on the bill of the next flush.
             self._sync(file)
-        if goal + AHEAD > file.size:
+        if goal + ahead > file.size:
             _, spare = self._take_spare()
-            spare.prepare(min(AHEAD, spare.size))
+            spare.prepare(min(ahead, spare.size))
             spare.sync()
 
     def flush(self) -> int:

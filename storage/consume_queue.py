@@ -147,7 +147,8 @@ class ConsumeQueue:
         while low < high:
             middle = (low + high) // 2
             last = self._last_message(low, middle + 1)
-            if last is None or last[1] < physical_offset:
+            # Zeros stand where a loss of power took entries that were not on disk yet: these were newer than others.
+            if last is None or (last[2] > 0 and last[1] < physical_offset):
                 low = middle + 1
             else:
                 high = last[0]

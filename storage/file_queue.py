@@ -18,10 +18,11 @@ from pocketmq.storage.layout import segment_name, segment_offset
 from pocketmq.storage.mapped_file import MappedFile, require_size
 
 
-def list_segments(folder: Path, file_size: int, setting: str) -> list[int]:
+def list_segments(folder: Path, file_size: int, setting: str, *, rebuilt: bool = False) -> list[int]:
     """The offsets of the segments in a folder, in order; other files are passed over.
 
-    An empty last file is what an interrupted creation leaves and is deleted; any other wrong size is refused.
+    An empty last file is what an interrupted creation leaves and is deleted, and so is every empty one of files that
+    can be rebuilt. Any other wrong size is refused.
     """
     sizes = {}
     for entry in folder.iterdir() if folder.is_dir() else ():
@@ -29,8 +30,9 @@ def list_segments(folder: Path, file_size: int, setting: str) -> list[int]:
         if offset is not None and entry.is_file():
             sizes[offset] = entry.stat().st_size
     offsets = sorted(sizes)
-    if offsets and sizes[offsets[-1]] == 0:
-        (folder / segment_name(offsets.pop())).unlink()
+    for offset in [offset for offset in offsets if not sizes[offset] and (rebuilt or offset == offsets[-1])]:
+        (folder / segment_name(offset)).unlink()
+        offsets.remove(offset)
     for offset in offsets:
         require_size(folder / segment_name(offset), sizes[offset], file_size, setting)
     return offsets

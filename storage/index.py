@@ -32,8 +32,9 @@ class Index:
         self._entries = entries
         self._now_ms = now_ms
         names = sorted(entry.name for entry in folder.iterdir() if is_index_name(entry.name)) if folder.is_dir() else []
-        if names and not (folder / names[-1]).stat().st_size:
-            (folder / names.pop()).unlink()  # what an interrupted creation leaves
+        for name in [name for name in names if not (folder / name).stat().st_size]:
+            (folder / name).unlink()  # what an interrupted creation leaves
+            names.remove(name)
         self.files = [IndexFile(folder / name, slots, entries) for name in names]
         if self.files and self.files[-1].room:
             self.files[-1].make_writable()
@@ -75,7 +76,8 @@ class Index:
 
     def prepare_ahead(self) -> None:
         """Get pages ready for what is to come. Blocks on the disk; raises `DiskFullError`."""
-        if self.files:
+        # Not a full one that was only opened: what was written to it before counts as not prepared.
+        if self.files and self.files[-1].room:
             self.files[-1].prepare(_AHEAD)
 
     def _with_room(self) -> IndexFile:

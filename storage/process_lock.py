@@ -16,11 +16,12 @@ import errno
 import fcntl
 import os
 import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from pocketmq.storage import disk
-from pocketmq.storage.errors import StoreLockedError, StoreUnusableError
+from pocketmq.storage.errors import DiskFullError, StoreLockedError, StoreUnusableError
 
 _REFUSED: Final = {errno.EACCES, errno.EAGAIN}  # POSIX lets systems choose
 
@@ -78,7 +79,8 @@ def _lock(descriptor: int, path: Path) -> None:
         raise StoreUnusableError(
             path, f"cannot be locked: {error.strerror}", "choose a storePathRootDir on a disk that has locks"
         ) from error
-    os.pwrite(descriptor, b"lock", 0)
+    with disk.full_disk_named(path, "storePathRootDir"):
+        os.pwrite(descriptor, b"lock", 0)
     disk.sync_data(descriptor)
 
 
@@ -90,11 +92,16 @@ def was_running(path: Path) -> bool:
 def mark_running(path: Path) -> None:
     """Return when the mark, with our process id in it, is on disk; the text of an older one goes to `abort.bak`.
 
-    The older mark is copied, not renamed: at no moment may a store that has crashed look like one that has not.
+    The older mark is copied, not renamed: at no moment may a store that has crashed look like one that has not. On a
+    full disk the texts are left out: what has to be there is the mark.
     """
     if path.exists():
-        _write(path.with_name(f"{path.name}.bak"), path.read_bytes())
-    _write(path, str(os.getpid()).encode())
+        with suppress(DiskFullError):
+            _write(path.with_name(f"{path.name}.bak"), path.read_bytes())
+    with suppress(DiskFullError):
+        _write(path, str(os.getpid()).encode())
+    if not path.exists():
+        raise DiskFullError(path, disk.free_bytes(path), "storePathRootDir")
     disk.sync_folder(path.parent)
 
 
@@ -105,7 +112,6 @@ def mark_stopped(path: Path) -> None:
 
 
 def _write(path: Path, raw: bytes) -> None:
-    with path.open("wb") as file:
+    with disk.full_disk_named(path, "storePathRootDir"), path.open("wb", buffering=0) as file:
         file.write(raw)
-        file.flush()
         disk.sync_data(file.fileno())

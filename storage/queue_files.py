@@ -32,7 +32,7 @@ class QueueFiles:
 
     def load(self) -> None:
         """Find the files that are there."""
-        self.offsets = list_segments(self.folder, self.file_size, FILE_SIZE_SETTING)
+        self.offsets = list_segments(self.folder, self.file_size, FILE_SIZE_SETTING, rebuilt=True)
 
     def read(self, position: int, length: int) -> bytes:
         """Bytes from as many files as it takes; zeros, which are no entry, where a file is missing."""

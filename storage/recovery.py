@@ -24,6 +24,7 @@ from pocketmq.storage.consume_queue import ConsumeQueue
 from pocketmq.storage.consume_queues import ConsumeQueues, is_queue
 from pocketmq.storage.delay_levels import parse_delay_levels
 from pocketmq.storage.deleted_topics import DeletedTopics
+from pocketmq.storage.disk import sync_folder
 from pocketmq.storage.dispatch import entry_tags, has_queue_entry, is_indexed, rows_by_queue
 from pocketmq.storage.file_queue import FileQueue
 from pocketmq.storage.index import Index
@@ -156,9 +157,10 @@ class _Recovery:
         for topic, queue_id in self._queues.on_disk():
             queue = self._queues.create(topic, queue_id)
             queue.load()
-            if queue.max_physical <= self._deleted.end_of(topic):
-                queue.adopt(queue.first_slot)
-                queue.files.cut(0)
+            deleted = self._deleted.end_of(topic)
+            if deleted and queue.max_physical <= deleted:
+                _empty(queue)
+                sync_folder(queue.files.folder)
 
     def _start_of_scan(self) -> tuple[int, int]:
         """From where on the log has to be checked, and from where on queues and index may lack something."""
@@ -250,7 +252,7 @@ class _Recovery:
         for queue, (kept, offsets) in dropped.items():
             # What lay behind the end of the log nobody has read; what lay in a gap, somebody may have.
             taken = kept + int(np.count_nonzero(offsets < self.report.end))
-            if self._queues.get(queue.topic, queue.queue_id) is queue and taken > queue.end > 0:
+            if self._queues.get(queue.topic, queue.queue_id) is queue and taken > queue.end:
                 queue.fill(taken)
         for queue in self._queues:
             queue.readable = queue.next_offset = queue.end
@@ -264,10 +266,13 @@ class _Recovery:
         counts as durable.
         """
         end = self.report.end
+        removed = [start for start in self._files.offsets if start > end or (start == end and start != self._first)]
+        for start in removed:
+            self._remove_segment(start)
+        if removed:
+            sync_folder(self._paths.commit_log)  # before others take their names
         for start in self._files.offsets:
-            if start > end or (start == end and start != self._first):
-                self._remove_segment(start)
-            elif end < start + self._files.file_size:
+            if end < start + self._files.file_size:
                 self._files.at(start).clear(end - start)
             elif self.report.start < start + self._files.file_size:
                 self._files.at(start).sync()
@@ -285,5 +290,13 @@ def _drop_entries(queue: ConsumeQueue, start: int) -> tuple[int, Ints]:
     """Forget the entries of records from `start` on; how many are left, and where the others pointed."""
     kept = queue.first_at_or_after(start)
     offsets = queue.entries(kept, queue.end)["physical_offset"].astype(np.int64)
-    queue.adopt(kept)
+    if kept > queue.first_slot:
+        queue.adopt(kept)
+    else:
+        _empty(queue)  # where it begins was only known from the files, and some may be missing
     return kept, offsets
+
+
+def _empty(queue: ConsumeQueue) -> None:
+    queue.files.cut(0)
+    queue.adopt(0)

@@ -28,6 +28,7 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from pocketmq.protocol.columns import RecordColumns
+from pocketmq.protocol.errors import LocalProtocolError
 from pocketmq.protocol.ids import Host, pack_host
 from pocketmq.protocol.message import MAX_TOPIC_BYTES_V1, MessageRecord, RecordView
 from pocketmq.storage import lookup
@@ -176,10 +177,11 @@ class Store:
             raise IllegalMessageError("a record of the batch is larger than maxMessageSize allows")
         topic = str(columns.topics[:1].tolist()[0], "utf-8", "replace")
         queue_id = int(columns.queue_id[0])
+        born, stored = _pack_ipv4(born_host), _pack_ipv4(store_host)
         queue = self._table.get((topic, queue_id)) or self._new_queue(topic, queue_id)
         first = queue.next_offset
         numbers = np.arange(first, first + len(columns))
-        offsets, store_timestamp = self.log.append_run(columns, numbers, pack_host(born_host), pack_host(store_host))
+        offsets, store_timestamp = self.log.append_run(columns, numbers, born, stored)
         self._burst.queues[queue] = queue.next_offset = first + len(columns)
         self._burst.add_batch(self._dispatcher.make_batch(queue, columns, offsets, store_timestamp))
         self._burst.end = self.log.end
@@ -450,12 +452,23 @@ class Store:
 
     def abandon(self) -> None:
         """Give the directory up as it is, as if the process had ended: the next start recovers it."""
-        if self._ended is None:
+        if not isinstance(self._ended, StoreClosedError):
             self._ended = StoreClosedError(f"{self.paths.root} was given up")
             self._choose_refusal()
             self.log.close()
             self.index.close()
             self._lock.release()
+
+
+def _pack_ipv4(host: Host) -> bytes:
+    """A host as a batch has room for it; who has another one appends its messages one by one."""
+    try:
+        packed = pack_host(host)
+    except LocalProtocolError as error:
+        raise IllegalMessageError(str(error)) from error
+    if len(packed) != 8:
+        raise IllegalMessageError(f"{host[0]} is not an IPv4 address, and a batch has no room for another one")
+    return packed
 
 
 def _memory_bytes() -> int:

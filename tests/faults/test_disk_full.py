@@ -6,7 +6,7 @@ The store lives in another process. Written in the wrong order, a full disk kill
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,7 +23,7 @@ from pocketmq.storage.verify import verify
 pytestmark = pytest.mark.skipif(why_not() is not None, reason=str(why_not()))
 
 MIB = 1 << 20
-SIZE = 48 * MIB
+SIZE = 32 * MIB
 ENOUGH = 100_000  # bursts: more than fit
 PATIENCE = 30.0  # seconds
 
@@ -39,7 +39,7 @@ SMALL_FILES = StoreSettings(
 )
 LARGE_FILES = replace(
     SMALL_FILES,
-    mapped_file_size_commit_log=64 * MIB,
+    mapped_file_size_commit_log=32 * MIB,
     mapped_file_size_consume_queue=20 * 300_000,
     max_hash_slot_num=100_000,
     max_index_num=1_000_000,
@@ -103,9 +103,9 @@ def test_a_full_disk_is_refused_and_read_from_and_written_to_again_when_there_is
 ) -> None:
     root, filler = disk / "store", Filler(disk)
     with StoreProcess(root, settings, seed=1) as process:
-        acks, refusal = process.append(50)
+        acks, refusal = process.append(5)
         assert refusal is None
-        for left in (3 * MIB + 1024, 700 * 1024, 5 * 1024, 0):
+        for left in (3 * MIB + 1024, 5 * 1024, 0):
             filler.fill(leave=left)
             read_along(root)
             more, refusal = process.append(ENOUGH)
@@ -122,7 +122,7 @@ def test_a_full_disk_is_refused_and_read_from_and_written_to_again_when_there_is
             more = process.append_until_accepted(PATIENCE)
             assert more
             acks += more
-            more, refusal = process.append(20)
+            more, refusal = process.append(3)
             assert refusal is None
             acks += more
             assert process.lost(acks, by_key=True) == []
@@ -134,12 +134,12 @@ def test_a_full_disk_is_refused_and_read_from_and_written_to_again_when_there_is
 def test_a_store_on_a_full_disk_can_be_opened_and_read(disk: Path, settings: StoreSettings) -> None:
     root, filler = disk / "store", Filler(disk)
     with StoreProcess(root, settings, seed=1) as process:
-        acks, _ = process.append(50)
+        acks, _ = process.append(5)
         filler.fill()
         more, refusal = process.append(ENOUGH)
         check_refusal(refusal, root)
         acks += more
-    # The process was killed, and whatever it had prepared may be lost to others.
+        process.kill()
     filler.fill()
     read_along(root)
     with StoreProcess(root, settings, seed=2) as process:
@@ -158,20 +158,50 @@ def test_a_store_on_a_full_disk_can_be_opened_and_read(disk: Path, settings: Sto
     check_at_last(root, settings, acks)
 
 
-@SETTINGS
-def test_a_store_is_closed_on_a_full_disk_and_nothing_is_lost(disk: Path, settings: StoreSettings) -> None:
+def test_a_store_is_closed_on_a_full_disk_and_nothing_is_lost(disk: Path) -> None:
     root, filler = disk / "store", Filler(disk)
-    with StoreProcess(root, settings, seed=1) as process:
-        acks, _ = process.append(50)
+    with StoreProcess(root, SMALL_FILES, seed=1) as process:
+        acks, _ = process.append(5)
         filler.fill()
         more, refusal = process.append(ENOUGH)
         check_refusal(refusal, root)
         acks += more
         process.close()
-    with StoreProcess(root, settings, seed=2) as process:
+    with StoreProcess(root, SMALL_FILES, seed=2) as process:
         assert process.lost(acks, by_key=False) == []
         filler.empty()
         more = process.append_until_accepted(PATIENCE)
         assert more
         process.close()
-    check_at_last(root, settings, acks + more)
+    check_at_last(root, SMALL_FILES, acks + more)
+
+
+@pytest.mark.parametrize("killed", [False, True], ids=["running", "killed"])
+def test_queues_and_index_that_find_no_room_are_completed_when_there_is_some(disk: Path, killed: bool) -> None:
+    # The log has prepared room for many small messages, and index files are soon full.
+    settings = replace(SMALL_FILES, mapped_file_size_commit_log=16 * MIB)
+    root, filler = disk / "store", Filler(disk)
+    with ExitStack() as stack:
+        process = stack.enter_context(StoreProcess(root, settings, seed=1))
+        acks, _ = process.append(5)
+        filler.fill()
+        more, refusal = process.append(ENOUGH, sizes=[10])
+        check_refusal(refusal, root)
+        assert refusal is not None
+        assert refusal.setting == "maxHashSlotNum and maxIndexNum"
+        acks += more
+        if killed:
+            process.kill()
+            filler.fill()
+            process = stack.enter_context(StoreProcess(root, settings, seed=2))
+        assert process.lost(acks, by_key=False) == []
+        more, refusal = process.append(1)
+        check_refusal(refusal, root)
+        assert more == []
+        filler.empty()
+        more = process.append_until_accepted(PATIENCE)
+        assert more
+        acks += more
+        assert process.lost(acks, by_key=True) == []
+        process.close()
+    check_at_last(root, settings, acks)

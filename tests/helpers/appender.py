@@ -13,7 +13,7 @@ import os
 import signal
 import struct
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from hashlib import blake2b
 from pathlib import Path
@@ -35,6 +35,7 @@ BORN_TIMESTAMP = 1_700_000_000_000
 
 TOPICS = ("Alpha", "Beta", "%RETRY%Gamma")
 QUEUES = 4
+SIZES = (0, 10, 100, 100, 300, 5_000)
 
 FRAME = struct.Struct(">qHHqqq8s")
 FRAMES_AT_ONCE = 4096 // FRAME.size  # PIPE_BUF
@@ -135,12 +136,12 @@ def append_until_killed(life: Life) -> None:
                 send(b"".join(FRAME.pack(*ack) for ack in acks[start : start + FRAMES_AT_ONCE]))
 
 
-def append_some(store: Store, chance: Random, numbers: Iterator[int]) -> list[Ack]:
-    """A few single messages to any queues, or a batch to one."""
+def append_some(store: Store, chance: Random, numbers: Iterator[int], sizes: Sequence[int] = SIZES) -> list[Ack]:
+    """A few single messages to any queues, or a batch to one, with bodies of these sizes."""
     if chance.random() < 0.7:
-        return [append_one(store, chance, next(numbers)) for _ in range(chance.randint(1, 12))]
+        return [append_one(store, chance, next(numbers), sizes) for _ in range(chance.randint(1, 12))]
     topic, queue_id = chance.randrange(len(TOPICS)), chance.randrange(QUEUES)
-    messages = [(next(numbers), some_body(chance)) for _ in range(chance.randint(2, 24))]
+    messages = [(next(numbers), chance.randbytes(chance.choice(sizes))) for _ in range(chance.randint(2, 24))]
     appended = store.append_records(batch(topic, queue_id, messages), BORN_HOST, STORE_HOST)
     places = physical_offsets(messages, appended)
     return [
@@ -149,18 +150,15 @@ def append_some(store: Store, chance: Random, numbers: Iterator[int]) -> list[Ac
     ]
 
 
-def append_one(store: Store, chance: Random, number: int) -> Ack:
-    topic, queue_id, body = chance.randrange(len(TOPICS)), chance.randrange(QUEUES), some_body(chance)
+def append_one(store: Store, chance: Random, number: int, sizes: Sequence[int]) -> Ack:
+    topic, queue_id = chance.randrange(len(TOPICS)), chance.randrange(QUEUES)
+    body = chance.randbytes(chance.choice(sizes))
     properties = encode_properties({"UNIQ_KEY": key_of(number), "KEYS": f"{number:X} every", "TAGS": "A"})
     record = MessageRecord(
         TOPICS[topic], body, queue_id, BORN_TIMESTAMP, BORN_HOST, 0, STORE_HOST, properties_text=properties
     )
     done = store.append(record)
     return Ack(number, topic, queue_id, done.queue_offset, done.physical_offset, done.store_timestamp, digest(body))
-
-
-def some_body(chance: Random) -> bytes:
-    return chance.randbytes(chance.choice((0, 10, 100, 100, 300, 5_000)))
 
 
 def batch(topic: int, queue_id: int, messages: list[tuple[int, bytes]]) -> RecordColumns:

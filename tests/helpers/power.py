@@ -55,8 +55,8 @@ class Power:
         self._open: dict[int, int] = {}
         self._data: dict[int, bytes] = {}
         self._places: dict[int, Place] = self._look()
-        for inode, place in self._places.items():
-            if not self._is_folder(inode) and place.name != _LOCK:
+        for inode in self._places:
+            if not self._is_folder(inode):
                 self._data[inode] = self._current(inode)
 
     def close(self) -> None:
@@ -89,7 +89,7 @@ class Power:
     def _sync_folder(self, folder: int) -> None:
         """What is in the folder stays there; what has left it is where it went to, or gone."""
         current = self._look()
-        for inode in {*self._places, *current}:
+        for inode in self._known(current):
             before, now = self._places.get(inode), current.get(inode)
             if before != now and folder in (before and before.folder, now and now.folder):
                 self._settle(inode, now)
@@ -103,18 +103,18 @@ class Power:
     def write_back(self, random: Random) -> None:
         """Let the system bring some of what it holds to disk, as it does whenever it likes."""
         often, current = random.random(), self._look()
-        for inode in sorted({*self._places, *current}):
+        for inode in self._known(current):
             place = self._places.get(inode), current.get(inode)
             if place[0] != place[1] and random.random() < often:
                 self._settle(inode, place[1])
-            if inode in current and not self._is_folder(inode) and current[inode].name != _LOCK:
+            if inode in current and not self._is_folder(inode):
                 self._data[inode] = self._mixed(inode, random, often)
 
     def fail(self, root: Path, random: Random) -> None:
         """Lose what may be lost. What is left is in a new folder, which is the one that is watched from now on."""
         often, current = random.random(), self._look()
         taken: dict[Place, int] = {}
-        for inode in sorted({*self._places, *current}):
+        for inode in self._known(current):
             before, now = self._places.get(inode), current.get(inode)
             is_new = before != now and random.random() < often
             place = now if is_new else before
@@ -128,7 +128,7 @@ class Power:
     def _build(self, path: Path, folder: int, taken: dict[Place, int], random: Random, often: float) -> None:
         path.mkdir()
         for place, inode in sorted(taken.items()):
-            if place.folder == folder and place.name != _LOCK:
+            if place.folder == folder:
                 if self._is_folder(inode):
                     self._build(path / place.name, inode, taken, random, often)
                 else:
@@ -156,20 +156,23 @@ class Power:
         return places
 
     def _look_into(self, path: Path, folder: int, places: dict[int, Place]) -> None:
-        with os.scandir(path) as entries:
-            for entry in entries:
+        for entry in sorted(os.scandir(path), key=lambda entry: entry.name):
+            if entry.name != _LOCK:
                 places[entry.inode()] = Place(folder, entry.name)
-                if entry.name != _LOCK:
-                    self._keep_open(entry.inode(), entry.path)
+                self._keep_open(entry.inode(), entry.path)
                 if entry.is_dir():
                     self._look_into(Path(entry.path), entry.inode(), places)
+
+    def _known(self, current: dict[int, Place]) -> list[int]:
+        """All that is there or was there, in the order in which it was first seen: the same in every run."""
+        return [inode for inode in self._open if inode in self._places or inode in current]
 
     def _keep_open(self, inode: int, path: str) -> None:
         if inode not in self._open:
             self._open[inode] = os.open(path, os.O_RDONLY)
 
     def _is_folder(self, inode: int) -> bool:
-        return inode in self._open and stat.S_ISDIR(os.fstat(self._open[inode]).st_mode)
+        return stat.S_ISDIR(os.fstat(self._open[inode]).st_mode)
 
     def _current(self, inode: int) -> bytes:
         descriptor = self._open[inode]

@@ -10,6 +10,7 @@ import pickle
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple, Self
@@ -23,6 +24,9 @@ from pocketmq.storage.store import Store
 from pocketmq.storage.workers import Workers
 
 _HERE = Path(__file__).parent
+
+# Of messages, in bytes: a disk is to be full soon.
+SIZES = (0, 100, 3_000, 30_000)
 
 
 class Refusal(NamedTuple):
@@ -45,15 +49,15 @@ class Server:
         self._chance = Random(seed)
         self._numbers = iter(range(seed << 32, (seed + 1) << 32))
 
-    def append(self, bursts: int) -> tuple[list[Ack], Refusal | None]:
-        """Append bursts of messages until one is refused: what was acknowledged, and the refusal."""
+    def append(self, bursts: int, sizes: Sequence[int] = SIZES) -> tuple[list[Ack], Refusal | None]:
+        """Append bursts of messages of these sizes until one is refused: what was acknowledged, and the refusal."""
         acks: list[Ack] = []
         refusal = None
         for _ in range(bursts):
             burst: list[Ack] = []
             try:
                 for _ in range(4):
-                    burst += append_some(self._store, self._chance, self._numbers)
+                    burst += append_some(self._store, self._chance, self._numbers, sizes)
             except DiskFullError as error:
                 refusal = Refusal(str(error), error.path, error.free_bytes, error.setting)
             self._store.publish()
@@ -97,18 +101,26 @@ class StoreProcess:
             stdout=subprocess.PIPE,
             env={**os.environ, "PYTHONPATH": path},
         )
-        self._ask((root, settings, seed))
+        self._start = root, settings, seed
 
     def __enter__(self) -> Self:
+        try:
+            self._ask(self._start)
+        except BaseException:
+            self.kill()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.kill()
+
+    def kill(self) -> None:
         self._process.kill()
-        with self._process:
+        with self._process:  # waits for its end
             pass
 
-    def append(self, bursts: int) -> tuple[list[Ack], Refusal | None]:
-        answer: tuple[list[Ack], Refusal | None] = self._ask(("append", bursts))
+    def append(self, bursts: int, sizes: Sequence[int] = SIZES) -> tuple[list[Ack], Refusal | None]:
+        answer: tuple[list[Ack], Refusal | None] = self._ask(("append", bursts, sizes))
         return answer
 
     def append_until_accepted(self, seconds: float) -> list[Ack]:

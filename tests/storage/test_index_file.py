@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from plain_index import EMPTY, PlainIndexFile, Row
 from storing import hurried
 
-from pocketmq.storage import index_file
 from pocketmq.storage.errors import DiskFullError, StoreUnusableError
 from pocketmq.storage.index_file import IndexFile, IndexHeader
 from pocketmq.storage.layout import INDEX_ENTRY
+from pocketmq.storage.mapped_file import MappedFile
 
 SLOTS, ENTRIES = 5, 40
 NOW = 1_700_000_000_000
@@ -261,13 +261,13 @@ def test_a_header_counts_nothing_that_is_not_on_disk_yet(path: Path, monkeypatch
     assert path.read_bytes()[:40] == bytes(40)
     assert reopened(path).header.next_entry == 1
     steps: list[bytes] = []
-    sync = index_file.MappedFile.sync
+    sync = MappedFile.sync
 
-    def watched(self: index_file.MappedFile) -> None:
+    def watched(self: MappedFile) -> None:
         steps.append(path.read_bytes()[36:40])
         sync(self)
 
-    monkeypatch.setattr(index_file.MappedFile, "sync", watched)
+    monkeypatch.setattr(MappedFile, "sync", watched)
     file.sync()
     assert steps == [bytes(4), (len(ROWS) + 1).to_bytes(4, "big")]
     file.sync()

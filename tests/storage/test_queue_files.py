@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pocketmq.storage import queue_files
+from pocketmq.storage import disk, queue_files
 from pocketmq.storage.errors import DiskFullError, StoreUnusableError
 from pocketmq.storage.layout import segment_name
 from pocketmq.storage.queue_files import QueueFiles
@@ -30,7 +30,7 @@ def files(folder: Path) -> QueueFiles:
 def synced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of the files and folders that were brought to disk, in order."""
     names: list[str] = []
-    sync_data, sync_folder = queue_files.sync_data, queue_files.sync_folder
+    sync_data, sync_folder = disk.sync_data, disk.sync_folder
 
     def watched_data(descriptor: int) -> None:
         names.append(Path(os.readlink(f"/proc/self/fd/{descriptor}")).name)

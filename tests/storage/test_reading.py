@@ -583,7 +583,7 @@ def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
         yield store
 
 
-@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 9000)), min_size=1, max_size=60))
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 9000)), min_size=1, max_size=24))
 def test_however_records_lie_the_bytes_are_the_same(busy: Store, messages: list[tuple[int, int]]) -> None:
     starts = [busy.max_offset("T", queue_id) for queue_id in range(3)]
     for queue_id, size in messages:
