@@ -146,7 +146,8 @@ class Store:
     def append(self, record: MessageRecord) -> Appended:
         """Store one message; its offsets and its store time are the store's to give.
 
-        Raises `IllegalMessageError`, `DiskFullError`, `FlushFailedError` or `StoreClosedError`: then it is not stored.
+        Raises `IllegalMessageError`, `DiskFullError`, `FlushFailedError` or `StoreClosedError`, and `OSError` if the
+        disk itself fails: then it is not stored.
         """
         if self._refusal is not None:
             raise self._refusal()

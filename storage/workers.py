@@ -10,7 +10,8 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Self
 
 from pocketmq.storage.cleaning import clean
@@ -60,6 +61,7 @@ class Workers:
         self._on_flushed = on_flushed
         self._on_failure = on_failure
         self._stopping = False
+        self._was_full = False
         self._told = False
         self._telling = threading.Lock()
         self._threads = [
@@ -83,7 +85,7 @@ class Workers:
             thread.join()
 
     def _run(self, step: Callable[[], None]) -> None:
-        """Do one step after the other until the end, or until the disk fails."""
+        """Do one step after the other until the end, or until one fails for another reason than a full disk."""
         try:
             while not self._stopping:
                 step()
@@ -91,6 +93,10 @@ class Workers:
             self._tell(self._store.fail(error))
         except StorageError as error:
             self._tell(error)
+        except BaseException as error:
+            # Without its threads a store acknowledges nothing any more: whoever waits has to know.
+            self._tell(StorageError(f"a thread of the store ended with {error!r}"))
+            raise
 
     def _tell(self, error: StorageError) -> None:
         with self._telling:
@@ -114,27 +120,36 @@ class Workers:
 
     def _keep_step(self) -> None:
         self._store.log.attention.wait(_LOOK_INTERVAL)
-        try:
-            self._keep(time.monotonic() * 1000)
-        except DiskFullError as error:
-            # Whoever appends hears of it too; what could not be written is tried again.
-            logger.warning("%s", error)
+        full = None
+        for step in self._due_steps(time.monotonic() * 1000):
+            try:
+                step()
+            except DiskFullError as error:
+                # Whoever appends hears of it too; what could not be written is tried again.
+                full = error
+        if full is not None:
+            if not self._was_full:
+                logger.warning("%s", full)
             time.sleep(_LOOK_INTERVAL)
+        self._was_full = full is not None
 
-    def _keep(self, now: float) -> None:
-        """All that is due."""
+    def _due_steps(self, now: float) -> Iterator[Callable[[], object]]:
+        """What is due. On a full disk each step fails for itself: there may be room for another."""
         store, settings = self._store, self._store.settings
         if now - self._last_clean >= settings.clean_resource_interval:
             self._last_clean = now
-            clean(store)
-            store.empty_trash()
-        store.log.prepare_ahead()
-        store.index.prepare_ahead()
+            yield partial(clean, store)
+            yield store.empty_trash
         if now - self._last_write_out >= settings.flush_interval_consume_queue:
             self._last_write_out = now
-            store.queues.write_out()
-            store.queues.sync(settings.flush_consume_queue_least_pages)
+            yield store.queues.write_out
+            yield partial(store.queues.sync, settings.flush_consume_queue_least_pages)
         end = store.log.end
         if is_save_due(settings, end - self._saved, now - self._last_save):
-            self._last_save, self._saved = now, end
-            store.save_progress()
+            yield partial(self._save, now, end)
+        yield store.log.prepare_ahead
+        yield store.index.prepare_ahead
+
+    def _save(self, now: float, end: int) -> None:
+        self._store.save_progress()
+        self._last_save, self._saved = now, end
