@@ -6,6 +6,7 @@ different texts can have one hash, so whoever asks compares the record.
 
 from __future__ import annotations
 
+import logging
 from array import array
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,8 +15,11 @@ import numpy as np
 
 from pocketmq.protocol.spans import Ints
 from pocketmq.storage.disk import make_folder, sync_folder
+from pocketmq.storage.errors import DiskFullError
 from pocketmq.storage.index_file import IndexFile, IndexHeader
 from pocketmq.storage.layout import index_name, is_index_name
+
+logger = logging.getLogger("pocketmq.storage")
 
 _AHEAD = 50_000  # entries, a MiB
 
@@ -66,13 +70,18 @@ class Index:
             file.insert(*np.frombuffer(rows, np.int64, 3 * taken).reshape(taken, 3).T.copy())
         return 3 * taken
 
-    def insert_columns(self, hashes: Ints, physical_offsets: Ints, timestamps: Ints) -> None:
-        """Add entries in this order, in as many files as it takes."""
-        while len(hashes):
-            file = self._with_room()
-            room = file.room
-            file.insert(hashes[:room], physical_offsets[:room], timestamps[:room])
-            hashes, physical_offsets, timestamps = hashes[room:], physical_offsets[room:], timestamps[room:]
+    def insert_columns(self, hashes: Ints, physical_offsets: Ints, timestamps: Ints) -> int:
+        """Add entries in this order, in as many files as it takes; returns how many the disk had room for."""
+        done = 0
+        try:
+            while done < len(hashes):
+                file = self._with_room()
+                part = slice(done, done + file.room)
+                file.insert(hashes[part], physical_offsets[part], timestamps[part])
+                done = min(part.stop, len(hashes))
+        except DiskFullError as error:
+            logger.warning("%s", error)
+        return done
 
     def prepare_ahead(self) -> None:
         """Get pages ready for what is to come. Blocks on the disk; raises `DiskFullError`."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import time
+from array import array
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -59,6 +60,7 @@ class Recovered:
     last_store_timestamp: int
     queues: ConsumeQueues
     index: Index
+    unindexed: array[int]  # rows that the disk had no room for: hash, physical offset and time
     deleted: DeletedTopics
     report: RecoveryReport
 
@@ -84,6 +86,8 @@ class _Recovery:
         self._paths = paths
         self._settings = settings
         self._crashed = was_running(paths.abort)
+        if self._crashed and paths.config.is_dir():
+            sync_folder(paths.config)  # what is read there now must not change back with the next loss of power
         self._checkpoint = read_checkpoint(paths.checkpoint)
         self._files = FileQueue(paths.commit_log, settings.mapped_file_size_commit_log, SEGMENT_SIZE_SETTING)
         self._queues = self._no_queues()
@@ -91,6 +95,7 @@ class _Recovery:
         self._deleted = DeletedTopics(paths.config)
         self._delays = parse_delay_levels(settings.message_delay_level)
         self._dispatch_from = 0
+        self._unindexed = array("q")
         self._last_record = 0
         self._last_store_timestamp = 0
         self.report = RecoveryReport(clean=not self._crashed)
@@ -108,6 +113,7 @@ class _Recovery:
             self._last_store_timestamp,
             self._queues,
             self._index,
+            self._unindexed,
             self._deleted,
             self.report,
         )
@@ -142,6 +148,7 @@ class _Recovery:
 
     def _read_log_from(self, start: int, dispatched: int) -> dict[ConsumeQueue, tuple[int, Ints]]:
         """Check the log from `start` on, and dispatch its records anew from `dispatched` on."""
+        self._unindexed = array("q")
         self._dispatch_from = self._cut_index(dispatched)
         dropped = {queue: _drop_entries(queue, self._dispatch_from) for queue in self._queues}
         self._scan(min(start, self._dispatch_from))
@@ -240,7 +247,13 @@ class _Recovery:
             rows, hashes = columns.index_hashes()
             kept = (living & is_indexed(columns.sys_flag))[rows]
             rows = rows[kept]
-            self._index.insert_columns(hashes[kept], columns.physical_offset[rows], columns.store_timestamp[rows])
+            self._fill_index(hashes[kept], columns.physical_offset[rows], columns.store_timestamp[rows])
+
+    def _fill_index(self, hashes: Ints, physical_offsets: Ints, timestamps: Ints) -> None:
+        """Add entries to the index. What a full disk has no room for is left to the store, which waits for some."""
+        done = 0 if self._unindexed else self._index.insert_columns(hashes, physical_offsets, timestamps)
+        rest = np.column_stack((hashes[done:], physical_offsets[done:], timestamps[done:])).astype(np.int64)
+        self._unindexed.frombytes(rest.tobytes())
 
     def _reject(self, offsets: Ints) -> None:
         for offset in offsets.tolist():

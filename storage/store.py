@@ -18,7 +18,6 @@ import os
 import shutil
 import threading
 import time
-from array import array
 from collections import deque
 from collections.abc import Callable
 from functools import partial
@@ -122,7 +121,7 @@ class Store:
         self._burst = Burst()
         self._waiting: deque[Burst] = deque()
         self._dispatcher = Dispatcher(self.log, self._delays, self.settings.message_index_enable)
-        self._unindexed = array("q")  # rows of bursts that are not in the index yet
+        self._unindexed = recovered.unindexed  # rows that are not in the index yet
         self._progress = Progress(recovered.last_record, recovered.last_store_timestamp)
         self._flushed = threading.Condition()
         self._trash = deque(self.paths.trash.iterdir() if self.paths.trash.is_dir() else ())
@@ -131,6 +130,8 @@ class Store:
         self._ended: StorageError | None = None
         self._index_full: DiskFullError | None = None
         self.full_disks: tuple[FullDisk, ...] = ()
+        if self._unindexed:
+            self._write_index()
 
     def __enter__(self) -> Self:
         return self

@@ -5,9 +5,11 @@ from __future__ import annotations
 import errno
 import os
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from storing import hurried
 
 from pocketmq.storage import consume_queues, queue_files
 from pocketmq.storage.consume_queue import ConsumeQueue
@@ -34,6 +36,12 @@ BAD_TOPICS = [
     "水",
     "x" * 256,
 ]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def in_a_hurry() -> Iterator[None]:
+    with hurried():
+        yield
 
 
 @pytest.fixture
