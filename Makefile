@@ -7,10 +7,10 @@ BIN := .venv/bin
 PACKAGES := $(shell sed -n 's/^ *"pocketmq\.\([a-z_]*\)",$$/\1/p' pyproject.toml)
 
 .DEFAULT_GOAL := help
-.PHONY: help dev check fix test bench fuzz types clean
+.PHONY: help dev check fix test test-faults bench fuzz types clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s  %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s  %s\n", $$1, $$2 }' Makefile
 
 dev: .venv/.ready-dev ## set up .venv and do nothing else
 	@:
@@ -27,6 +27,9 @@ fix: .venv/.ready-dev ## format the code and mend what the linter can
 
 test: .venv/.ready-dev ## run the tests (ARGS: for pytest)
 	$(BIN)/pytest $(ARGS)
+
+test-faults: .venv/.ready-dev ## fill disks and cut their power: mounts file systems, as root on Linux (ARGS: for pytest)
+	$(BIN)/pytest tests/faults $(ARGS)
 
 bench: .venv/.ready-dev ## run every benchmark
 	@set -e; for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python "$$file"; done

@@ -69,14 +69,14 @@ def patch_records(
 ) -> None:
     """Fill in what the broker knows, in a writable buffer with version 1 records and IPv4 hosts at `starts`.
 
-    A host is given as its address, 4 bytes, and its port as int32. The physical offset comes last: if the buffer is a
-    file and the process ends on the way, no record is taken for one that is not complete.
+    A host is given as its address, 4 bytes, and its port as int32. The time and the physical offset come last: if the
+    buffer is a file and the process ends on the way, no record without them is taken for a good one.
     """
     data = as_bytes(buffer)
     write_at(data, ">i8", starts + 20, queue_offset)
     write_at(data, "V8", starts + 48, np.void(born_host))
-    write_at(data, ">i8", starts + 56, store_timestamp)
     write_at(data, "V8", starts + 64, np.void(store_host))
+    write_at(data, ">i8", starts + 56, store_timestamp)
     write_at(data, ">i8", starts + 28, physical_offset)
 
 

@@ -62,11 +62,11 @@ class CleanStop:
             }
         )
 
-    def fits(self, files: FileQueue, index: Index) -> bool:
-        """Whether log and index are as they were."""
-        return self._log_fits(files) and self.index == [(file.name, file.header.next_entry) for file in index.files]
+    def fits_index(self, index: Index) -> bool:
+        """Whether the index is as it was."""
+        return self.index == [(file.name, file.header.next_entry) for file in index.files]
 
-    def _log_fits(self, files: FileQueue) -> bool:
+    def fits_log(self, files: FileQueue) -> bool:
         """Nothing has been written at the end of the log, and no segment has come behind it."""
         if not files.offsets:
             return False

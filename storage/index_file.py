@@ -83,7 +83,8 @@ class IndexFile:
     def make_writable(self) -> None:
         """See to it that all pages up to the next entry exist; RocketMQ leaves holes. Raises `DiskFullError`."""
         end = self._entry_at(self.header.next_entry)
-        if next(self._file.stretches(), None) != (0, end):
+        start, stop = next(self._file.stretches(), (0, 0))
+        if start > 0 or stop < end:
             self._file.overwrite(0, self._file.view[:end])
         self._file.prepared = end
 

@@ -94,7 +94,7 @@ class _Recovery:
         self._index = Index(paths.index, settings.max_hash_slot_num, settings.max_index_num, now_ms)
         self._deleted = DeletedTopics(paths.config)
         self._delays = parse_delay_levels(settings.message_delay_level)
-        self._dispatch_from = 0
+        self._is_incomplete = False
         self._unindexed = array("q")
         self._last_record = 0
         self._last_store_timestamp = 0
@@ -121,37 +121,43 @@ class _Recovery:
     def take_clean_stop(self) -> bool:
         """Take over what the last clean stop left; False if there was none, or if the store has changed since."""
         stop = CleanStop.load(self._paths.config)
-        if self._crashed or stop is None or not stop.fits(self._files, self._index):
+        if self._crashed or stop is None or not stop.fits_log(self._files):
             return False
-        for (topic, queue_id), end in stop.queues.items():
-            if not self._queues.create(topic, queue_id).load_to(end):
-                return False
+        self._is_incomplete = not stop.fits_index(self._index) or not self._take_queues(stop.queues)
+        if self._is_incomplete:
+            return False
         mark_running(self._paths.abort)
         self._last_record, self._last_store_timestamp = stop.last_record, stop.last_store_timestamp
         self.report.start = self.report.end = stop.log_end
         return True
 
+    def _take_queues(self, ends: dict[tuple[str, int], int]) -> bool:
+        """Take over queues with so many entries; False as soon as one of them cannot have so many."""
+        return all(
+            is_queue(topic, queue_id) and end >= 0 and self._queues.create(topic, queue_id).load_to(end)
+            for (topic, queue_id), end in ends.items()
+        )
+
     def read_log(self) -> None:
         """Go through the log and dispatch what is found."""
         mark_running(self._paths.abort)
         self._load_queues()
-        start, dispatched = self._start_of_scan()
         try:
-            dropped = self._read_log_from(start, dispatched)
+            dropped = self._read_log_from(self._start_of_scan())
         except _Hole:
             logger.warning("%s: queues are incomplete, the whole log is read", self._paths.root)
             self._load_queues()
-            dropped = self._read_log_from(self._first, self._first)
+            dropped = self._read_log_from(self._first)
         self._finish_queues(dropped)
         self._cut_log()
         self._deleted.cut(self.report.end)
 
-    def _read_log_from(self, start: int, dispatched: int) -> dict[ConsumeQueue, tuple[int, Ints]]:
-        """Check the log from `start` on, and dispatch its records anew from `dispatched` on."""
+    def _read_log_from(self, start: int) -> dict[ConsumeQueue, tuple[int, Ints]]:
+        """Go through the log from `start` on and dispatch its records anew; what queues had of them before is returned."""
         self._unindexed = array("q")
-        self._dispatch_from = self._cut_index(dispatched)
-        dropped = {queue: _drop_entries(queue, self._dispatch_from) for queue in self._queues}
-        self._scan(min(start, self._dispatch_from))
+        start = self._cut_index(start)
+        dropped = {queue: _drop_entries(queue, start) for queue in self._queues}
+        self._scan(start)
         return dropped
 
     @property
@@ -169,16 +175,14 @@ class _Recovery:
                 _empty(queue)
                 sync_folder(queue.files.folder)
 
-    def _start_of_scan(self) -> tuple[int, int]:
-        """From where on the log has to be checked, and from where on queues and index may lack something."""
+    def _start_of_scan(self) -> int:
+        """From where on the log has to be read: before that, queues and index have all of it."""
         largest = max((queue.max_physical for queue in self._queues), default=0)
-        if not self._files.offsets or not largest or (self._settings.message_index_enable and not self._index.files):
-            return self._first, self._first
-        if self._crashed:
-            start = self._start_by_checkpoint()
-            start = start if start <= largest else self._start_of(largest)
-            return start, start
-        return min(self._start_of(largest), self._files.offsets[-3:][0]), largest
+        has_index = self._index.files or not self._settings.message_index_enable
+        if not self._files.offsets or not largest or not has_index or self._is_incomplete:
+            return self._first
+        start = self._start_by_checkpoint() if self._crashed else self._files.offsets[-3:][0]
+        return start if start <= largest else self._start_of(largest)
 
     def _start_of(self, offset: int) -> int:
         """Where the segment with this offset begins; the first one, if there is none."""
@@ -229,7 +233,7 @@ class _Recovery:
 
     def _dispatch(self, columns: RecordColumns) -> None:
         """Put good records into their queues and into the index."""
-        living = self._deleted.living(columns) & (columns.physical_offset >= self._dispatch_from)
+        living = self._deleted.living(columns)
         tags = entry_tags(columns, self._delays)
         sizes = columns.total_size.astype(np.int64)
         for name, queue_id, rows in rows_by_queue(columns, np.flatnonzero(living & has_queue_entry(columns.sys_flag))):
@@ -240,7 +244,7 @@ class _Recovery:
                 continue
             queue = self._queues.create(topic, queue_id)
             numbers = columns.queue_offset[rows]
-            if numbers[0] > queue.end and self._dispatch_from > self._first and not self.report.gaps:
+            if numbers[0] > queue.end and self.report.start > self._first and not self.report.gaps:
                 raise _Hole
             self._reject(offsets[queue.put(numbers, offsets, sizes[rows], tags[rows])])
         if self._settings.message_index_enable:

@@ -33,7 +33,7 @@ def why_not() -> str | None:
         return "file systems are mounted on Linux only"
     if os.geteuid() != 0:
         return "only root may mount file systems"
-    missing = [tool for tool in _TOOLS if shutil.which(tool) is None]
+    missing = [tool for tool in _TOOLS if _find(tool) is None]
     if missing:
         return f"there is no {' and no '.join(missing)}"
     with tempfile.TemporaryDirectory() as folder:
@@ -44,7 +44,7 @@ def why_not() -> str | None:
             with Ext4(Path(folder) / "image", 8 * _MIB).mounted(place):
                 pass
         except subprocess.CalledProcessError as error:
-            return f"file systems cannot be mounted here: {error.stderr.strip()}"
+            return f"file systems cannot be mounted here: {error.stderr.partition(chr(10))[0]}"
     return None
 
 
@@ -111,9 +111,18 @@ def _mounted(place: Path, *arguments: str) -> Iterator[None]:
         yield
     finally:
         gc.collect()  # a mapping that nobody uses any more would keep the disk busy
-        if subprocess.run(["umount", place], check=False).returncode:
+        try:
+            _run("umount", str(place))
+        except subprocess.CalledProcessError:
             _run("umount", "--lazy", str(place))
+            raise
 
 
-def _run(*command: str) -> None:
-    subprocess.run(command, check=True, capture_output=True, text=True)
+def _find(tool: str) -> str | None:
+    return shutil.which(tool, path=f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin")
+
+
+def _run(tool: str, *arguments: str) -> None:
+    path = _find(tool)
+    assert path is not None
+    subprocess.run([path, *arguments], check=True, capture_output=True, text=True)

@@ -96,7 +96,7 @@ def fits(root: Path) -> bool:
     stop = CleanStop.load(root / "config")
     assert stop is not None
     with parts(root) as (files, index):
-        return stop.fits(files, index)
+        return stop.fits_log(files) and stop.fits_index(index)
 
 
 def test_a_store_that_was_closed_fits(tmp_path: Path) -> None:

@@ -331,7 +331,9 @@ class StoreMachine(RuleBasedStateMachine):
         for number, entry in enumerate([*self.model.slots.get(queue, []), *unsure]):
             record = found.pop(number, None)
             if record is None:
-                is_needed = entry is not None and entry not in unsure and (everything or entry.end <= self.model.flushed)
+                is_needed = (
+                    entry is not None and entry not in unsure and (everything or entry.end <= self.model.flushed)
+                )
                 assert not is_needed, f"{entry} is lost"
                 slots.append(None)
             else:
@@ -363,7 +365,9 @@ class StoreMachine(RuleBasedStateMachine):
             for key in ("a", "b"):
                 assert self.query(topic, key) == [entry.end for entry in entries if key in entry.keys.split(" ")][-64:]
             for tag in ("x", "y", "z"):
-                assert self.query(topic, tag, IndexType.TAG) == [entry.end for entry in entries if entry.tag == tag][-64:]
+                assert (
+                    self.query(topic, tag, IndexType.TAG) == [entry.end for entry in entries if entry.tag == tag][-64:]
+                )
 
     def query(self, topic: str, key: str, index_type: IndexType = IndexType.KEY) -> list[int]:
         """Where the messages end that have a key."""
