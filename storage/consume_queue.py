@@ -16,7 +16,9 @@ while it moves to the file.
 from __future__ import annotations
 
 import threading
+from bisect import bisect_left
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +29,8 @@ from pocketmq.storage.layout import FILLER, FILLER_SIZE, QUEUE_ENTRY, QUEUE_ENTR
 from pocketmq.storage.queue_files import QueueFiles
 
 Entries = NDArray[np.void]
+
+_Offset = TypeVar("_Offset", int, Ints)
 
 
 class ConsumeQueue:
@@ -105,21 +109,26 @@ class ConsumeQueue:
         if np.array_equal(queue_offsets, numbers):
             self.extend(physical_offsets, sizes, tags_codes)
             return np.empty(0, np.int64)
-        rejected = []
-        rows = zip(*(column.tolist() for column in (queue_offsets, physical_offsets, sizes, tags_codes)), strict=True)
-        for row, (queue_offset, physical_offset, size, tags_code) in enumerate(rows):
-            if not self._may_hold(queue_offset, physical_offset):
-                rejected.append(row)
-                continue
-            if queue_offset > self.end:
-                self.fill(queue_offset)
-            self.append(physical_offset, size, tags_code)
-        return np.array(rejected, np.int64)
+        missing = queue_offsets - self.end
+        possible = (missing >= 0) & (missing <= self._room_before(physical_offsets))
+        rows = longest_ascent(queue_offsets, np.flatnonzero(possible))
+        taken = [np.empty(0, np.int64)]
+        for run in np.split(rows, np.flatnonzero(np.diff(queue_offsets[rows]) != 1) + 1):
+            if len(run) > 1 or (len(run) and self._may_hold(int(queue_offsets[run[0]]), int(physical_offsets[run[0]]))):
+                if queue_offsets[run[0]] > self.end:
+                    self.fill(int(queue_offsets[run[0]]))
+                self.extend(physical_offsets[run], sizes[run], tags_codes[run])
+                taken.append(run)
+        return np.setdiff1d(np.arange(len(queue_offsets)), np.concatenate(taken))
 
     def _may_hold(self, queue_offset: int, physical_offset: int) -> bool:
-        """Whether a record can have that number: a new one, and the log has room for all that are missing before it."""
+        """Whether to believe a record that stands alone: one far off is damage rather than the last of so many."""
         missing = queue_offset - self.end
-        return 0 <= missing <= max(physical_offset - self.max_physical, 0) // SMALLEST_RECORD
+        return missing <= self._room_before(physical_offset) and (missing <= self.entries_per_file or not self.end)
+
+    def _room_before(self, physical_offset: _Offset) -> _Offset:
+        """How many messages the log may have lost since the last one of the queue."""
+        return (physical_offset - self.max_physical) // SMALLEST_RECORD
 
     # Reading.
 
@@ -244,3 +253,22 @@ class ConsumeQueue:
 
     def __repr__(self) -> str:
         return f"<ConsumeQueue {self.topic!r} {self.queue_id}: {self.min_offset} to {self.end}>"
+
+
+def longest_ascent(numbers: Ints, rows: Ints) -> Ints:
+    """As many of the rows as have ascending numbers: one that is damaged must not make all behind it look old."""
+    lowest: list[int] = []  # the lowest number that an ascent of so many rows ends with,
+    places: list[int] = []  # and where in `rows` it is
+    before = np.full(len(rows), -1)
+    for place, number in enumerate(numbers[rows].tolist()):
+        length = bisect_left(lowest, number)
+        if lowest[length : length + 1] != [number]:
+            before[place] = places[length - 1] if length else -1
+            lowest[length : length + 1] = [number]
+            places[length : length + 1] = [place]
+    ascent = []
+    place = places[-1] if places else -1
+    while place >= 0:
+        ascent.append(place)
+        place = int(before[place])
+    return rows[ascent[::-1]]

@@ -69,6 +69,7 @@ class IndexFile:
             except DiskFullError:
                 self._file.delete()  # the next attempt has another name
                 raise
+            self._file.fault_in(0, self._entries_at)
             time, offset = after.end_timestamp, after.end_physical
             self.header = IndexHeader(time, time, offset, offset)
         self._changed = after is not None
@@ -87,6 +88,7 @@ class IndexFile:
         if start > 0 or stop < end:
             self._file.overwrite(0, self._file.view[:end])
         self._file.prepared = end
+        self._file.fault_in(0, self._entries_at)
 
     def prepare(self, entries: int) -> None:
         """Make sure that so many more entries can be written. Raises `DiskFullError`."""

@@ -13,6 +13,7 @@ import time
 from array import array
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 
@@ -35,6 +36,8 @@ from pocketmq.storage.scan import End, Gap, LogScan
 from pocketmq.storage.settings import StoreSettings
 
 logger = logging.getLogger("pocketmq.storage")
+
+_DAY_MS: Final = 86_400_000
 
 
 @dataclass(slots=True)
@@ -85,6 +88,7 @@ class _Recovery:
     def __init__(self, paths: StorePaths, settings: StoreSettings, now_ms: Callable[[], int]) -> None:
         self._paths = paths
         self._settings = settings
+        self._now_ms = now_ms
         self._crashed = was_running(paths.abort)
         if self._crashed and paths.config.is_dir():
             sync_folder(paths.config)  # what is read there now must not change back with the next loss of power
@@ -94,6 +98,7 @@ class _Recovery:
         self._index = Index(paths.index, settings.max_hash_slot_num, settings.max_index_num, now_ms)
         self._deleted = DeletedTopics(paths.config)
         self._delays = parse_delay_levels(settings.message_delay_level)
+        self._last_stop = CleanStop.load(paths.config)
         self._is_incomplete = False
         self._unindexed = array("q")
         self._last_record = 0
@@ -120,7 +125,7 @@ class _Recovery:
 
     def take_clean_stop(self) -> bool:
         """Take over what the last clean stop left; False if there was none, or if the store has changed since."""
-        stop = CleanStop.load(self._paths.config)
+        stop = self._last_stop
         if self._crashed or stop is None or not stop.fits_log(self._files):
             return False
         self._is_incomplete = not stop.fits_index(self._index) or not self._take_queues(stop.queues)
@@ -153,7 +158,7 @@ class _Recovery:
         self._deleted.cut(self.report.end)
 
     def _read_log_from(self, start: int) -> dict[ConsumeQueue, tuple[int, Ints]]:
-        """Go through the log from `start` on and dispatch its records anew; what queues had of them before is returned."""
+        """Go through the log from `start` on and dispatch its records anew; returns what queues had of them before."""
         self._unindexed = array("q")
         start = self._cut_index(start)
         dropped = {queue: _drop_entries(queue, start) for queue in self._queues}
@@ -179,10 +184,19 @@ class _Recovery:
         """From where on the log has to be read: before that, queues and index have all of it."""
         largest = max((queue.max_physical for queue in self._queues), default=0)
         has_index = self._index.files or not self._settings.message_index_enable
-        if not self._files.offsets or not largest or not has_index or self._is_incomplete:
+        if not self._files.offsets or not largest or not has_index or self._is_incomplete or self._lacks_entries():
             return self._first
         start = self._start_by_checkpoint() if self._crashed else self._files.offsets[-3:][0]
         return start if start <= largest else self._start_of(largest)
+
+    def _lacks_entries(self) -> bool:
+        """Whether a queue has lost what it had at the last clean stop, by other means than the end of its topic."""
+        stop = self._last_stop
+        return stop is not None and any(
+            (queue := self._queues.get(topic, queue_id)) is None or queue.end < end
+            for (topic, queue_id), end in stop.queues.items()
+            if end > 0 and self._deleted.end_of(topic) < stop.log_end
+        )
 
     def _start_of(self, offset: int) -> int:
         """Where the segment with this offset begins; the first one, if there is none."""
@@ -192,6 +206,8 @@ class _Recovery:
     def _start_by_checkpoint(self) -> int:
         """The last record that is known to be on disk with all that comes before it, and with its entries."""
         checkpoint = self._checkpoint
+        if checkpoint.min_timestamp > self._now_ms() + _DAY_MS:
+            return self._first  # it speaks of times to come: damage
         exact = checkpoint.logics_physical_offset
         # Who does not know this field leaves it as it was: it counts if it tells of the same moment as the others.
         if exact and self._time_at(exact) == checkpoint.logics_msg_timestamp <= checkpoint.physic_msg_timestamp:

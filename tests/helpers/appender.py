@@ -20,18 +20,14 @@ from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
+from storing import BORN_HOST, STORE_HOST, message
+
 from pocketmq.protocol.columns import RecordColumns
-from pocketmq.protocol.message import MessageRecord
-from pocketmq.protocol.properties import encode_properties
 from pocketmq.protocol.runs import encode_records
 from pocketmq.protocol.spans import Spans
 from pocketmq.storage.settings import FlushDiskType, StoreSettings
 from pocketmq.storage.store import Appended, Store
 from pocketmq.storage.workers import Workers
-
-BORN_HOST = ("10.0.0.1", 50000)
-STORE_HOST = ("10.0.0.2", 10911)
-BORN_TIMESTAMP = 1_700_000_000_000
 
 TOPICS = ("Alpha", "Beta", "%RETRY%Gamma")
 QUEUES = 4
@@ -153,18 +149,15 @@ def append_some(store: Store, chance: Random, numbers: Iterator[int], sizes: Seq
 def append_one(store: Store, chance: Random, number: int, sizes: Sequence[int]) -> Ack:
     topic, queue_id = chance.randrange(len(TOPICS)), chance.randrange(QUEUES)
     body = chance.randbytes(chance.choice(sizes))
-    properties = encode_properties({"UNIQ_KEY": key_of(number), "KEYS": f"{number:X} every", "TAGS": "A"})
-    record = MessageRecord(
-        TOPICS[topic], body, queue_id, BORN_TIMESTAMP, BORN_HOST, 0, STORE_HOST, properties_text=properties
-    )
-    done = store.append(record)
+    keys = f"{number:X} every"
+    done = store.append(message(body, TOPICS[topic], queue_id, tag="A", keys=keys, unique=key_of(number)))
     return Ack(number, topic, queue_id, done.queue_offset, done.physical_offset, done.store_timestamp, digest(body))
 
 
 def batch(topic: int, queue_id: int, messages: list[tuple[int, bytes]]) -> RecordColumns:
     properties = Spans.of([f"UNIQ_KEY\x01{key_of(number)}\x02TAGS\x01B\x02".encode() for number, _ in messages])
     bodies = Spans.of([body for _, body in messages])
-    run, _ = encode_records(TOPICS[topic].encode(), queue_id, bodies, properties, born_timestamp=BORN_TIMESTAMP)
+    run, _ = encode_records(TOPICS[topic].encode(), queue_id, bodies, properties, born_timestamp=1_700_000_000_000)
     return RecordColumns(run)
 
 

@@ -28,7 +28,7 @@ from pocketmq.storage.store import Store
 from pocketmq.storage.verify import Problem, verify
 
 LONGEST_LIFE = 0.15
-PATIENCE = 60.0  # seconds; only a bug takes that long
+PATIENCE = 30.0  # seconds; only a bug takes that long
 
 
 class Appender:
@@ -82,17 +82,18 @@ class Appender:
         assert self._process.stdout is not None
         reports: list[Ack] = []
         deadline = time.monotonic() + seconds
-        while not any(map(is_awaited, reports)):
-            if not select.select([self._process.stdout], [], [], max(0, deadline - time.monotonic()))[0]:
-                break
+        while (left := deadline - time.monotonic()) > 0 and select.select([self._process.stdout], [], [], left)[0]:
             # Frames are written whole and many at once, but the pipe may hand out parts of a write.
             read = os.read(self._process.stdout.fileno(), 1 << 16)
             if not read:
                 raise EOFError("the appender has ended")
             self._read += read
             whole = len(self._read) // FRAME.size * FRAME.size
-            reports += [Ack(*values) for values in FRAME.iter_unpack(self._read[:whole])]
+            new = [Ack(*values) for values in FRAME.iter_unpack(self._read[:whole])]
             self._read = self._read[whole:]
+            reports += new
+            if any(map(is_awaited, new)):
+                break
         return reports
 
 
