@@ -21,6 +21,7 @@ import numpy as np
 from pocketmq.protocol.codes import MessageFlag
 from pocketmq.protocol.errors import RemoteProtocolError
 from pocketmq.protocol.message import MAGIC_BLANK, MAGIC_V1, MAGIC_V2, RecordView, decode_record
+from pocketmq.storage.delay_levels import SCHEDULE_TOPIC
 from pocketmq.storage.index_file import IndexHeader
 from pocketmq.storage.layout import (
     BLANK,
@@ -37,7 +38,6 @@ from pocketmq.storage.settings import StoreSettings
 
 Data = mmap.mmap | bytes
 
-SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
 """The topic of delayed messages: its queues hold the time of delivery where others hold the hash of the tag."""
 
 _PREVIEW: Final = 40  # characters of a body
