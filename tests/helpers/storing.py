@@ -75,9 +75,12 @@ def message(
     )
 
 
-def batch(bodies: list[bytes], topic: str = "T", queue_id: int = 0, tag: str = "A") -> RecordColumns:
+def batch(
+    bodies: list[bytes], topic: str = "T", queue_id: int = 0, tag: str = "A", uniques: list[str] | None = None
+) -> RecordColumns:
     """A batch as it comes out of a checked request."""
-    properties = [b"UNIQ_KEY\x01%032X\x02TAGS\x01%b\x02" % (next(_unique), tag.encode()) for _ in bodies]
+    keys = uniques or [f"{next(_unique):032X}" for _ in bodies]
+    properties = [f"UNIQ_KEY\x01{key}\x02TAGS\x01{tag}\x02".encode() for key in keys]
     run, _ = encode_records(
         topic.encode(), queue_id, Spans.of(bodies), Spans.of(properties), born_timestamp=1_700_000_000_000
     )

@@ -251,12 +251,14 @@ def cut_behind(path: Path, place: int) -> None:
     os.truncate(path, size)
 
 
-@pytest.mark.parametrize(("cut", "clean"), [(zero_behind, False), (cut_behind, True)], ids=["crashed", "stopped"])
+@pytest.mark.parametrize(
+    ("clean", "cut", "step"), [(False, zero_behind, 1), (True, cut_behind, 3)], ids=["crashed", "stopped"]
+)
 def test_a_log_that_is_cut_at_any_byte_of_its_last_records_ends_with_the_record_before(
-    tmp_path: Path, cut: Callable[[Path, int], None], clean: bool
+    tmp_path: Path, clean: bool, cut: Callable[[Path, int], None], step: int
 ) -> None:
     built = tiny(clean=clean)
-    for offset in range(built.records[-3].start, built.records[-1].end):
+    for offset in range(built.records[-3].start, built.records[-1].end, step):
         with case(offset):
             built.put(tmp_path)
             (tmp_path / "config/cleanStop.json").unlink(missing_ok=True)
@@ -417,8 +419,8 @@ def test_a_damaged_topic_never_becomes_a_path(tmp_path: Path, topic: bytes) -> N
 def test_a_long_topic_that_leads_out_of_the_store_never_becomes_a_path(tmp_path: Path) -> None:
     with TemporaryDirectory() as folder:
         writer = Writer(Path(folder), TINY)
-        for topic in "longer_topic", "longer_topic", "T":
-            writer.append(topic, 0)
+        for name in "longer_topic", "longer_topic", "T":
+            writer.append(name, 0)
         built = writer.end(clean=False)
     root = tmp_path / "outer" / "store"
     for topic in b"../../escape", b"/etc/escaped", b"a/../b/../cc", b"............":

@@ -17,6 +17,7 @@ from random import Random
 from tempfile import TemporaryDirectory
 from typing import ClassVar, TypeVar
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
@@ -24,7 +25,10 @@ from power import Power, PowerCut
 from storing import BORN_HOST, SMALL, SMALL_ASYNC, STORE_HOST, Clock, batch, message, read_all
 
 from pocketmq.protocol.message import RecordView
+from pocketmq.storage import cleaning
+from pocketmq.storage.cleaning import clean
 from pocketmq.storage.lookup import IndexType
+from pocketmq.storage.retention import Disk
 from pocketmq.storage.scan import Gap
 from pocketmq.storage.settings import FlushDiskType, StoreSettings
 from pocketmq.storage.store import Arrival, Store
@@ -41,6 +45,7 @@ SIZES = [0, 40, 300, 1500, 5000]
 KEYS = ["", "a", "b", "a b"]
 TAGS = ["", "x", "y"]
 MAX_BATCH = 15_000
+MAX_BYTES = 5 * SMALL.mapped_file_size_commit_log
 
 # How a loss of power goes; None if only the process ends.
 SEEDS = st.none() | st.integers(0, 2**32)
@@ -83,6 +88,7 @@ class Model:
     waiting: list[Burst] = field(default_factory=list)
     end: int = 0
     flushed: int = 0
+    begin: int = 0  # of the log: what lies before has been cleaned away
 
     def next_number(self, queue: QueueName) -> int:
         return len(self.slots.get(queue, ()))
@@ -114,31 +120,31 @@ class Model:
             burst.queues = {queue: end for queue, end in burst.queues.items() if queue[0] != topic}
         for table in (self.slots, self.readable):
             for queue in [queue for queue in table if queue[0] == topic]:
-                del table[queue]  # type: ignore[attr-defined]
+                del table[queue]
 
-    def restart(self, slots: dict[QueueName, list[Message | None]], end: int) -> None:
+    def restart(self, slots: dict[QueueName, list[Message | None]], begin: int, end: int) -> None:
         """Everything there is has been made readable, and durable."""
+        self.begin = begin
         self.slots = slots
         self.readable = {queue: len(entries) for queue, entries in slots.items()}
         self.burst, self.waiting = Burst(), []
         self.end = self.flushed = end
 
-    def readable_messages(self, topic: str) -> list[Message]:
-        """In the order of the log."""
-        found = [
-            entry
-            for queue, slots in self.slots.items()
-            if queue[0] == topic
-            for entry in slots[: self.readable.get(queue, 0)]
-            if entry is not None
-        ]
+    def in_queue(self, queue: QueueName) -> list[Message]:
+        """What readers see of a queue."""
+        slots = self.slots.get(queue, [])[: self.readable.get(queue, 0)]
+        return [entry for entry in slots if entry is not None and entry.end > self.begin]
+
+    def in_topic(self, topic: str) -> list[Message]:
+        """What readers see of a topic, in the order of the log."""
+        found = [entry for queue in self.slots if queue[0] == topic for entry in self.in_queue(queue)]
         return sorted(found, key=lambda entry: entry.end)
 
 
 class StoreMachine(RuleBasedStateMachine):
     """A store, its model, and a disk that forgets."""
 
-    store_settings: ClassVar[StoreSettings] = SMALL
+    store_settings: ClassVar[StoreSettings] = replace(SMALL, store_max_bytes=MAX_BYTES)
 
     def __init__(self) -> None:
         super().__init__()
@@ -148,15 +154,20 @@ class StoreMachine(RuleBasedStateMachine):
         self.lives = 0  # of the directory
         self.gaps: set[Gap] = set()
         self.fuse_seed: int | None = None
-        # What a call was at when the process ended: these messages may be there, this topic may be gone.
+        # What a call was at when the process ended: these messages may be there, this topic may be gone,
+        # and the log may begin anywhere up to here.
         self.unsure: list[Message] = []
         self.unsure_deleted: str | None = None
+        self.unsure_begin = 0
         self.stack = ExitStack()
         self.folder = Path(self.stack.enter_context(TemporaryDirectory())).resolve()
         (self.folder / "0").mkdir()
         self.power = Power(self.folder / "0")
         self.stack.callback(self.power.close)
         self.stack.enter_context(self.power.watching())
+        # Whether the disk of the machine is full is of no interest here.
+        patch = self.stack.enter_context(pytest.MonkeyPatch.context())
+        patch.setattr(cleaning, "_disk", lambda path: Disk(path, 0, 1 << 40))
         self.store = self.open()
 
     def teardown(self) -> None:
@@ -180,6 +191,15 @@ class StoreMachine(RuleBasedStateMachine):
         except PowerCut:
             self.crash(self.fuse_seed)
             return None
+
+    def manages(self, action: Callable[[], None]) -> bool:
+        """Do something to the store; whether it came to its end."""
+
+        def act() -> bool:
+            action()
+            return True
+
+        return self.try_to(act) is not None
 
     # Appending.
 
@@ -211,9 +231,8 @@ class StoreMachine(RuleBasedStateMachine):
     def append_batch(self, queue: QueueName, size: int, count: int) -> None:
         count = min(count, MAX_BATCH // (size + 200))
         entries = [self.new_message(queue, size, ahead) for ahead in range(count)]
-        columns = batch([entry.body for entry in entries], *queue, tag="z")
-        uniques = columns.property_column(b"UNIQ_KEY").tolist()
-        entries = [replace(entry, unique=key.decode(), tag="z") for entry, key in zip(entries, uniques, strict=True)]
+        entries = [replace(entry, tag="z") for entry in entries]
+        columns = batch([entry.body for entry in entries], *queue, "z", [entry.unique for entry in entries])
         self.unsure = entries
         appended = self.try_to(partial(self.store.append_records, columns, BORN_HOST, STORE_HOST))
         self.unsure = []
@@ -269,16 +288,24 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(topic=st.sampled_from(TOPICS))
     def delete_topic(self, topic: str) -> None:
         self.unsure_deleted = topic
-        if self.try_to(lambda: self.store.delete_topic(topic) or True):
+        if self.manages(lambda: self.store.delete_topic(topic)):
             self.model.publish()
             self.model.delete_topic(topic)
         self.unsure_deleted = None
+
+    @rule()
+    def clean(self) -> None:
+        """Delete the oldest segments, so that a few are left."""
+        self.unsure_begin = self.store.log.files.offsets[-1]
+        if self.manages(lambda: clean(self.store) and None):
+            self.model.begin = self.store.log.min_offset
+        self.unsure_begin = 0
 
     # The end of the process, in order or not, and what follows.
 
     @rule()
     def close_and_reopen(self) -> None:
-        if self.try_to(lambda: self.store.close() or True):
+        if self.manages(self.store.close):
             self.check_files()
             self.reopen(everything=True)
 
@@ -320,7 +347,8 @@ class StoreMachine(RuleBasedStateMachine):
         ):
             self.model.delete_topic(self.unsure_deleted)
         slots = {queue: self.surviving(queue, everything) for queue in QUEUES}
-        self.model.restart({queue: entries for queue, entries in slots.items() if entries}, self.store.log.end)
+        slots = {queue: entries for queue, entries in slots.items() if entries}
+        self.model.restart(slots, self.store.log.min_offset, self.store.log.end)
         assert self.store.is_durable(self.store.log.end)
         self.read_and_query()
 
@@ -332,10 +360,14 @@ class StoreMachine(RuleBasedStateMachine):
             record = found.pop(number, None)
             if record is None:
                 is_needed = (
-                    entry is not None and entry not in unsure and (everything or entry.end <= self.model.flushed)
+                    entry is not None
+                    and entry not in unsure
+                    and entry.end > max(self.model.begin, self.unsure_begin)
+                    and (everything or entry.end <= self.model.flushed)
                 )
                 assert not is_needed, f"{entry} is lost"
-                slots.append(None)
+                # A segment that was deleted comes back if that had not got to the disk.
+                slots.append(entry if entry is not None and entry.end <= self.store.log.min_offset else None)
             else:
                 assert entry is not None, f"{record} has come back"
                 slots.append(replace(entry, end=record.physical_offset + record.size))
@@ -352,14 +384,14 @@ class StoreMachine(RuleBasedStateMachine):
     def read_and_query(self) -> None:
         for queue in QUEUES:
             readable = self.model.readable.get(queue, 0)
-            entries = [entry for entry in self.model.slots.get(queue, [])[:readable] if entry is not None]
+            entries = self.model.in_queue(queue)
             records = read_all(self.store, *queue)
             assert self.store.max_offset(*queue) == readable
             assert [record.queue_offset for record in records] == [entry.number for entry in entries]
             for record, entry in zip(records, entries, strict=True):
                 check(record, entry)
         for topic in TOPICS:
-            entries = self.model.readable_messages(topic)
+            entries = self.model.in_topic(topic)
             for entry in entries:
                 assert self.query(topic, entry.unique, IndexType.UNIQUE_KEY) == [entry.end]
             for key in ("a", "b"):
@@ -391,7 +423,7 @@ def check(record: RecordView, entry: Message | None) -> None:
 
 
 class AsyncStoreMachine(StoreMachine):
-    store_settings = SMALL_ASYNC
+    store_settings = replace(SMALL_ASYNC, store_max_bytes=MAX_BYTES)
 
 
 TestSyncFlush = StoreMachine.TestCase
