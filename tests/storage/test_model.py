@@ -192,7 +192,7 @@ class StoreMachine(RuleBasedStateMachine):
             self.crash(self.fuse_seed)
             return None
 
-    def manages(self, action: Callable[[], None]) -> bool:
+    def manages(self, action: Callable[[], object]) -> bool:
         """Do something to the store; whether it came to its end."""
 
         def act() -> bool:
@@ -297,7 +297,7 @@ class StoreMachine(RuleBasedStateMachine):
     def clean(self) -> None:
         """Delete the oldest segments, so that a few are left."""
         self.unsure_begin = self.store.log.files.offsets[-1]
-        if self.manages(lambda: clean(self.store) and None):
+        if self.manages(lambda: clean(self.store)):
             self.model.begin = self.store.log.min_offset
         self.unsure_begin = 0
 
