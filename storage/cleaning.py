@@ -10,6 +10,7 @@ import os
 import time
 from pathlib import Path
 
+from pocketmq.storage.disk import sync_folder
 from pocketmq.storage.retention import Disk, Segment, index_files_to_delete, plan_cleaning
 from pocketmq.storage.store import Store
 
@@ -34,6 +35,7 @@ def clean(store: Store, *, manual: bool = False) -> int:
         logger.info("deleted %s: %s", files.path_of(offset), decision.reason and decision.reason.value)
         _pause(store)
     if count:
+        sync_folder(store.paths.commit_log)  # first: what came back without its queues nobody would find
         _delete_what_leads_nowhere(store)
         disks = [_disk(disk.path) for disk in disks]
         decision = plan_cleaning(segments[count:], disks, store.settings, store.now_ms(), store.full_disks)

@@ -18,7 +18,7 @@ from __future__ import annotations
 import threading
 from bisect import bisect_left
 from pathlib import Path
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,9 @@ from pocketmq.storage.layout import FILLER, FILLER_SIZE, QUEUE_ENTRY, QUEUE_ENTR
 from pocketmq.storage.queue_files import QueueFiles
 
 Entries = NDArray[np.void]
+
+# How many messages in front of it a single record can make believe are lost.
+_MOST_MISSING: Final = 300_000
 
 _Offset = TypeVar("_Offset", int, Ints)
 
@@ -124,7 +127,7 @@ class ConsumeQueue:
     def _may_hold(self, queue_offset: int, physical_offset: int) -> bool:
         """Whether to believe a record that stands alone: one far off is damage rather than the last of so many."""
         missing = queue_offset - self.end
-        return missing <= self._room_before(physical_offset) and (missing <= self.entries_per_file or not self.end)
+        return missing <= self._room_before(physical_offset) and (missing <= _MOST_MISSING or not self.end)
 
     def _room_before(self, physical_offset: _Offset) -> _Offset:
         """How many messages the log may have lost since the last one of the queue."""

@@ -179,6 +179,9 @@ class _Recovery:
             if deleted and queue.max_physical <= deleted:
                 _empty(queue)
                 sync_folder(queue.files.folder)
+            else:
+                # Of files that were being deleted some may have come back, and left a hole in the row.
+                queue.delete_files_before(self._first)
 
     def _start_of_scan(self) -> int:
         """From where on the log has to be read: before that, queues and index have all of it."""

@@ -367,7 +367,7 @@ class StoreMachine(RuleBasedStateMachine):
                 )
                 assert not is_needed, f"{entry} is lost"
                 # A segment that was deleted comes back if that had not got to the disk.
-                slots.append(entry if entry is not None and entry.end <= self.store.log.min_offset else None)
+                slots.append(entry if entry is not None and 0 < entry.end <= self.store.log.min_offset else None)
             else:
                 assert entry is not None, f"{record} has come back"
                 slots.append(replace(entry, end=record.physical_offset + record.size))
@@ -409,7 +409,8 @@ class StoreMachine(RuleBasedStateMachine):
     def check_files(self) -> None:
         """The consistency check. What recovery could not read of the log is the only thing that may be missing."""
         fuse, self.power.fuse = self.power.fuse, None
-        known = {f"no record can be read from {gap.start} to {gap.end}" for gap in self.gaps}
+        first = self.model.begin
+        known = {f"no record can be read from {max(gap.start, first)} to {gap.end}" for gap in self.gaps}
         assert [problem for problem in verify(self.power.root, self.store_settings) if problem.what not in known] == []
         self.power.fuse = fuse
 
