@@ -29,6 +29,7 @@ FILE_SIZE_SETTING = "maxHashSlotNum and maxIndexNum"
 
 _LEAST_AHEAD = 1 << 20
 _MAX_INT32 = 2**31 - 1
+_UNFINISHED = 2**63 - 1  # the end of a file whose header tells nothing yet
 _SLOTS_AT = INDEX_HEADER.size
 _ENTRY = struct.Struct(">iqii")
 _SLOT = struct.Struct(">i")
@@ -72,6 +73,9 @@ class IndexFile:
             self._file.fault_in(0, self._entries_at)
             time, offset = after.end_timestamp, after.end_physical
             self.header = IndexHeader(time, time, offset, offset)
+            # After a crash RocketMQ deletes the files that end behind its checkpoint. One without a header it would
+            # take for an empty one, and add to it.
+            self._file.overwrite(0, INDEX_HEADER.pack(*self.header._replace(end_timestamp=_UNFINISHED)))
         self._changed = after is not None
         self._slots = np.frombuffer(self._file.data, INDEX_SLOT, slots, INDEX_HEADER.size)
         self._entries = np.frombuffer(self._file.data, INDEX_ENTRY, entries, self._entries_at)

@@ -16,7 +16,7 @@ from storing import hurried
 
 from pocketmq.storage.errors import DiskFullError, StoreUnusableError
 from pocketmq.storage.index_file import IndexFile, IndexHeader
-from pocketmq.storage.layout import INDEX_ENTRY
+from pocketmq.storage.layout import INDEX_ENTRY, INDEX_HEADER
 from pocketmq.storage.mapped_file import MappedFile
 
 SLOTS, ENTRIES = 5, 40
@@ -258,7 +258,8 @@ def test_a_file_with_holes_is_made_writable_without_a_change(path: Path) -> None
 def test_a_header_counts_nothing_that_is_not_on_disk_yet(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = create(path)
     insert(file, ROWS)
-    assert path.read_bytes()[:40] == bytes(40)
+    # RocketMQ deletes a file that ends behind its checkpoint; one with an empty header it would go on with.
+    assert INDEX_HEADER.unpack(path.read_bytes()[:40]) == (0, 2**63 - 1, 0, 0, 0, 1)
     assert reopened(path).header.next_entry == 1
     steps: list[bytes] = []
     sync = MappedFile.sync
@@ -269,7 +270,7 @@ def test_a_header_counts_nothing_that_is_not_on_disk_yet(path: Path, monkeypatch
 
     monkeypatch.setattr(MappedFile, "sync", watched)
     file.sync()
-    assert steps == [bytes(4), (len(ROWS) + 1).to_bytes(4, "big")]
+    assert steps == [number.to_bytes(4, "big") for number in (1, len(ROWS) + 1)]
     file.sync()
     assert len(steps) == 2
 
