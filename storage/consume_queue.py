@@ -247,6 +247,8 @@ class ConsumeQueue:
         deleted = 0
         while len(self.files.offsets) > 1:
             last_slot = self.files.offsets[1] // QUEUE_ENTRY_SIZE
+            if last_slot > self.end:
+                break
             last = self._last_message(self.first_slot, last_slot)
             if last is not None and last[1] >= log_min_offset:
                 break
