@@ -21,11 +21,9 @@ from pocketmq.protocol.errors import RemoteProtocolError
 from pocketmq.protocol.hashes import (
     CRC_MASK,
     Codes,
-    TextHashes,
     crc32,
     extended,
     hash_texts,
-    index_key_hashes,
     java_hash,
 )
 from pocketmq.protocol.message import MAGIC_V1, MAGIC_V2
@@ -242,34 +240,13 @@ class RecordColumns:
         """The topic that all records have; None if they differ."""
         return self.topics.common()
 
-    @cached_property
-    def _tag_hashes(self) -> TextHashes:
-        return hash_texts(self.property_column(b"TAGS"))
-
     def tags_code(self) -> Ints:
         """What a consume queue keeps of the tags: their hash, 0 without any."""
-        return self._tag_hashes.codes.view(np.int32).astype(np.int64)
-
-    def _keys(self) -> tuple[Ints, Spans]:
-        """The unique keys of all records, then the KEYS of all, each with its row."""
-        unique = self.property_column(b"UNIQ_KEY")
-        unique_rows = unique.present.nonzero()[0]
-        rows, keys = self.property_column(b"KEYS").split(b" ")
-        return np.concatenate((unique_rows, rows)), unique[unique_rows].followed_by(keys)
+        return self.property_columns.tags_code()
 
     def index_hashes(self) -> tuple[Ints, Ints]:
-        """What the index files each record under, with its row: the hashes of `topic#key`, which are not negative.
-
-        A record has one for its unique key, then one for each of its KEYS, and one for `T#` and its tag.
-        """
-        key_rows, keys = self._keys()
-        tag_rows = self.property_column(b"TAGS").present.nonzero()[0]
-        prefixes = self._index_prefixes()
-        key_codes = hash_texts(keys).after(prefixes[key_rows])
-        tag_codes = self._tag_hashes[tag_rows].after(extended(prefixes, "T#")[tag_rows])
-        rows, codes = np.concatenate((key_rows, tag_rows)), np.concatenate((key_codes, tag_codes))
-        order = rows.argsort(kind="stable")
-        return rows[order], index_key_hashes(codes[order])
+        """What the index files each record under, with its row; see `PropertyColumns`."""
+        return self.property_columns.index_hashes(self._index_prefixes())
 
     def _index_prefixes(self) -> Codes:
         """The hashes of `topic#`."""

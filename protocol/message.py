@@ -14,7 +14,7 @@ for: old readers do not know it, so shorter topics never use it.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, NamedTuple
@@ -51,6 +51,7 @@ def _fixed_part(hosts_v6: int) -> struct.Struct:
 _FIXED_PARTS = {hosts_v6: _fixed_part(hosts_v6) for hosts_v6 in (0, _BORN_HOST_V6, _STORE_HOST_V6, _HOSTS_V6)}
 _TOPIC_LENGTHS = {MAGIC_V1: struct.Struct(">b"), MAGIC_V2: struct.Struct(">h")}
 _PROPERTIES_LENGTH = struct.Struct(">h")
+_pack_length = _PROPERTIES_LENGTH.pack
 
 
 class MessageRecord(NamedTuple):
@@ -85,11 +86,10 @@ def encode_record_at(record: MessageRecord, queue_offset: int, physical_offset: 
     properties = text.encode("utf-8", "replace")
     if len(properties) > MAX_PROPERTIES_BYTES:
         raise LocalProtocolError(f"properties of {len(properties)} bytes are too long")
-    magic, topic_field, hosts_v6, born_host, store_host, fixed_part = _encode_names(topic, born, store)
-    body_size = len(body)
+    pack, size, magic, topic_field, hosts_v6, born_host, store_host = _frame_of(topic, born, store)
     try:
-        fixed = fixed_part.pack(
-            fixed_part.size + body_size + len(topic_field) + _PROPERTIES_LENGTH.size + len(properties),
+        fixed = pack(
+            size + len(body) + len(properties),
             magic,
             crc32(body) & CRC_MASK,
             queue_id,
@@ -103,16 +103,17 @@ def encode_record_at(record: MessageRecord, queue_offset: int, physical_offset: 
             store_host,
             reconsumed,
             prepared,
-            body_size,
+            len(body),
         )
     except struct.error as error:
         raise LocalProtocolError(f"a number is too large for its field in the record: {error}") from error
-    return b"".join((fixed, body, topic_field, _PROPERTIES_LENGTH.pack(len(properties)), properties))
+    return b"".join((fixed, body, topic_field, _pack_length(len(properties)), properties))
 
 
 @lru_cache(maxsize=4096)
-def _encode_names(topic: str, born: Host, store: Host) -> tuple[int, bytes, int, bytes, bytes, struct.Struct]:
-    """What follows from topic and hosts: magic, topic with its length, IPv6 bits, both hosts, the fixed part."""
+def _frame_of(topic: str, born: Host, store: Host) -> tuple[Callable[..., bytes], int, int, bytes, int, bytes, bytes]:
+    """What follows from topic and hosts: how the fixed part is packed, the size of a record without body and
+    properties, the magic, the topic with its length, the IPv6 bits and both hosts."""
     name = topic.encode("utf-8", "replace")
     if len(name) > MAX_TOPIC_BYTES_V2:
         raise LocalProtocolError(f"a topic of {len(name)} bytes is too long")
@@ -120,7 +121,9 @@ def _encode_names(topic: str, born: Host, store: Host) -> tuple[int, bytes, int,
     topic_field = _TOPIC_LENGTHS[magic].pack(len(name)) + name
     born_host, store_host = pack_host(born), pack_host(store)
     hosts_v6 = (len(born_host) == 20 and _BORN_HOST_V6) | (len(store_host) == 20 and _STORE_HOST_V6)
-    return magic, topic_field, hosts_v6, born_host, store_host, _FIXED_PARTS[hosts_v6]
+    fixed_part = _FIXED_PARTS[hosts_v6]
+    size = fixed_part.size + len(topic_field) + _PROPERTIES_LENGTH.size
+    return fixed_part.pack, size, magic, topic_field, hosts_v6, born_host, store_host
 
 
 @dataclass(slots=True, eq=False, repr=False)

@@ -7,14 +7,15 @@ an empty value does not exist, and of two pairs with one name the last counts.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pocketmq.protocol.hashes import hash_texts
-from pocketmq.protocol.spans import Ints, Mask, Spans, at_every_byte
+from pocketmq.protocol.hashes import Codes, TextHashes, extended, hash_texts, index_key_hashes
+from pocketmq.protocol.spans import FENCES_AT_END, Bytes, Ints, Mask, Spans, as_bytes, at_every_byte, offsets_of
 
 _NAME_END = b"\x01"
 _PAIR_END = b"\x02"
@@ -32,7 +33,20 @@ class PropertyColumns:
     @classmethod
     def parse(cls, texts: Spans) -> PropertyColumns:
         """Every pair of every text, repeated names included."""
-        data, fences = texts.fenced(_PAIR_END)
+        return cls._parse(*texts.fenced(_PAIR_END))
+
+    @classmethod
+    def parse_texts(cls, texts: Sequence[str]) -> PropertyColumns:
+        """The same for texts that are not encoded yet. What has no form in UTF-8 becomes a question mark."""
+        joined = "\x02".join(texts)
+        lengths = map(len, texts if joined.isascii() else [text.encode("utf-8", "replace") for text in texts])
+        fences = offsets_of(np.fromiter(lengths, np.int64, len(texts)) + 1)
+        data = b"".join((_PAIR_END, joined.encode("utf-8", "replace"), FENCES_AT_END * _PAIR_END))
+        return cls._parse(as_bytes(data), fences)
+
+    @classmethod
+    def _parse(cls, data: Bytes, fences: Ints) -> PropertyColumns:
+        """The pairs of texts with 0x02 between them, as `Spans.fenced` gives them."""
         # The places of 0x01 and 0x02; the first and the last are 0x02.
         marks = (data - 1 < 2).nonzero()[0]
         ends_name = data[marks] == ord(_NAME_END)
@@ -48,8 +62,9 @@ class PropertyColumns:
         if np.count_nonzero(whole) < len(whole):
             starts, name_ends, ends = starts[whole], name_ends[whole], ends[whole]
         offsets = starts.searchsorted(fences)
-        rows = np.arange(len(texts)).repeat(offsets[1:] - offsets[:-1])
-        return cls(len(texts), rows, Spans(data, starts, name_ends), Spans(data, name_ends + 1, ends))
+        count = len(fences) - 1
+        rows = np.arange(count).repeat(offsets[1:] - offsets[:-1])
+        return cls(count, rows, Spans(data, starts, name_ends), Spans(data, name_ends + 1, ends))
 
     @property
     def offsets(self) -> Ints:
@@ -58,14 +73,22 @@ class PropertyColumns:
 
     def column(self, name: bytes) -> Spans:
         """The value of one property in every record; empty where it is absent, for no value is empty."""
-        pairs = self.find(name)
-        rows = self.rows[pairs]
+        rows, values = self.having(name)
         starts = np.zeros(self.record_count, np.int64)
         ends = np.zeros(self.record_count, np.int64)
-        # Where a row repeats, numpy keeps what is assigned last, which is the pair that counts.
-        starts[rows] = self.values.starts[pairs]
-        ends[rows] = self.values.ends[pairs]
-        return Spans(self.values.data, starts, ends)
+        starts[rows], ends[rows] = values.starts, values.ends
+        return Spans(values.data, starts, ends)
+
+    def having(self, name: bytes) -> tuple[Ints, Spans]:
+        """The records that have a property, and its values in these."""
+        pairs = self.find(name)
+        rows = self.rows[pairs]
+        if len(rows) > 1:
+            is_last = rows[1:] != rows[:-1]
+            if np.count_nonzero(is_last) < len(is_last):
+                kept = np.append(is_last, True)
+                pairs, rows = pairs[kept], rows[kept]
+        return rows, self.values[pairs]
 
     def find(self, name: bytes) -> Ints:
         """The pairs with this name."""
@@ -88,6 +111,38 @@ class PropertyColumns:
     def _openings(self) -> NDArray[np.uint64]:
         """The 8 bytes from the beginning of each name on, as a number: numbers are compared faster than strings."""
         return at_every_byte(self.names.data, "<u8")[self.names.starts]
+
+    @cached_property
+    def _tags(self) -> tuple[Ints, TextHashes]:
+        """The records that have tags, and the hashes of these."""
+        rows, tags = self.having(b"TAGS")
+        return rows, hash_texts(tags)
+
+    def tags_code(self) -> Ints:
+        """What a consume queue keeps of the tags of each record: their hash, 0 without any."""
+        rows, hashes = self._tags
+        codes = np.zeros(self.record_count, np.int64)
+        codes[rows] = hashes.codes.view(np.int32)
+        return codes
+
+    def index_hashes(self, prefixes: Codes) -> tuple[Ints, Ints]:
+        """What the index files each record under, with its row: the hashes of `topic#key`, which are not negative.
+
+        `prefixes` are the hashes of `topic#`. A record has one entry for its unique key, then one for each of its
+        KEYS, and one for `T#` and its tag.
+        """
+        key_rows, keys = self.having(b"UNIQ_KEY")
+        rows_of_more, more = self.having(b"KEYS")
+        if len(more):
+            pieces, more = more.split(b" ")
+            key_rows, keys = np.concatenate((key_rows, rows_of_more[pieces])), keys.followed_by(more)
+        tag_rows, tags = self._tags
+        rows = np.concatenate((key_rows, tag_rows))
+        codes = np.concatenate(
+            (hash_texts(keys).after(prefixes[key_rows]), tags.after(extended(prefixes, "T#")[tag_rows]))
+        )
+        order = rows.argsort(kind="stable")
+        return rows[order], index_key_hashes(codes[order])
 
     def distinct(self) -> PropertyColumns:
         """Only the pairs that count: of a name repeated within a record, the last."""

@@ -32,6 +32,9 @@ _FEW = 64
 # Strings of one length that are no longer than this are copied faster than views of them are made.
 _COPIED = 1024
 
+# Behind the last of fenced strings stand so many fences: a number of 8 bytes can be read from any byte of a string.
+FENCES_AT_END = 8
+
 # More than any data holds, and yet a few of it can be added up.
 _HUGE = 2**60 - 1
 
@@ -178,21 +181,20 @@ class Spans:
     def fenced(self, fence: bytes) -> tuple[Bytes, Ints]:
         """A copy of the strings with a fence (one byte) around each, and where these fences are.
 
-        String i is `data[fences[i] + 1 : fences[i + 1]]`. At the end there are eight fences, so that a number of 8
-        bytes can be read from any byte of a string.
+        String i is `data[fences[i] + 1 : fences[i + 1]]`, and FENCES_AT_END follow the last.
         """
         lengths = self.lengths
         fences = offsets_of(lengths + 1)
         width = 0 if len(self) < _FEW else int(lengths.max())
         if not 0 < len(self) * width < 4 * fences[-1] or self.ends.min() < width:
-            return as_bytes(b"".join((fence, fence.join(self.views()), 8 * fence))), fences
+            return as_bytes(b"".join((fence, fence.join(self.views()), FENCES_AT_END * fence))), fences
         # Blocks as wide as the longest string, flush with the ends of all. They are written from the last to the
         # first: what a block brings along from before its string, the strings before it overwrite.
         fences += width
-        data = np.empty(fences[-1] + 8, np.uint8)
+        data = np.empty(fences[-1] + FENCES_AT_END, np.uint8)
         blocks = at_every_byte(self.data, f"V{width}")[self.ends[::-1] - width]
         at_every_byte(data, f"V{width}")[fences[:0:-1] - width] = blocks
-        data[:width] = data[-8:] = data[fences] = ord(fence)
+        data[:width] = data[-FENCES_AT_END:] = data[fences] = ord(fence)
         return data, fences
 
     def split(self, separator: bytes) -> tuple[Ints, Spans]:

@@ -1,26 +1,36 @@
 """What is appended between two publications, and how it gets into queues and index: all of it in one step.
 
 A message that is appended alone is only noted, with the little that its entries are made of. When the burst is
-published, a few of them are entered one by one, in plain Python; many are read back from the log as columns, which
-costs a fraction of that for each. A batch comes with its columns.
+published, a few of them are entered one by one, in plain Python; many are made columns of, which costs a fraction of
+that for each. A batch comes with its columns.
 """
 
 from __future__ import annotations
 
 from array import array
+from collections import defaultdict
 from collections.abc import Sequence
+from itertools import chain
 from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 
 from pocketmq.protocol.columns import RecordColumns
 from pocketmq.protocol.hashes import index_key_hash, tags_code
+from pocketmq.protocol.property_columns import PropertyColumns
 from pocketmq.protocol.spans import Ints
-from pocketmq.storage.commit_log import CommitLog
 from pocketmq.storage.consume_queue import ConsumeQueue
 from pocketmq.storage.delay_levels import SCHEDULE_TOPIC, Delays
-from pocketmq.storage.dispatch import NO_QUEUE_ENTRY, entry_tags, find_wanted, is_indexed, scheduled_code
+from pocketmq.storage.dispatch import (
+    NO_QUEUE_ENTRY,
+    entry_tags,
+    find_wanted,
+    is_indexed,
+    scheduled_code,
+    tags_or_times,
+)
 from pocketmq.storage.key_hashes import TO_BE_HASHED, KeyHasher
+from pocketmq.storage.layout import QUEUE_ENTRY_SIZE, queue_entries
 
 # Up to here plain Python is quicker than numpy.
 _FEW: Final = 40
@@ -95,8 +105,7 @@ class Progress(NamedTuple):
 class Dispatcher:
     """Enters bursts into their queues, and makes the rows for the index: hash, physical offset and time of each."""
 
-    def __init__(self, log: CommitLog, delays: Delays, has_index: bool) -> None:
-        self._log = log
+    def __init__(self, delays: Delays, has_index: bool) -> None:
         self._delays = delays
         self._has_index = has_index
         self._hasher = KeyHasher()
@@ -127,31 +136,30 @@ class Dispatcher:
         _add_rows(rows, batch.key_hashes, offsets, np.full(len(offsets), batch.store_timestamp))
 
     def _enter_many(self, messages: Sequence[Noted], rows: array[int]) -> None:
-        """Read the messages back from the log, as columns, segment by segment."""
-        offsets = np.array([message[1] for message in messages])
-        while len(offsets):
-            found = self._log.file_at(int(offsets[0]))
-            assert found is not None, "what was just appended is there"
-            file, place = found
-            start = int(offsets[0]) - place
-            count = int(np.searchsorted(offsets, start + file.size))
-            self._enter_columns(RecordColumns(file.data, offsets[:count] - start), messages[:count], rows)
-            offsets, messages = offsets[count:], messages[count:]
-
-    def _enter_columns(self, columns: RecordColumns, messages: Sequence[Noted], rows: array[int]) -> None:
-        tags, sizes, offsets = entry_tags(columns, self._delays), columns.total_size, columns.physical_offset
-        by_queue: dict[ConsumeQueue, list[int]] = {}
-        for row, (queue, _, _, _, _, sys_flag) in enumerate(messages):
-            if not sys_flag & NO_QUEUE_ENTRY:
-                by_queue.setdefault(queue, []).append(row)
+        queues, ats, lengths, times, texts, flags = zip(*messages, strict=True)
+        offsets, sizes, timestamps = np.array(ats), np.array(lengths), np.array(times)
+        properties = PropertyColumns.parse_texts(texts)
+        by_queue: defaultdict[ConsumeQueue, list[int]] = defaultdict(list)
+        for row, queue in enumerate(queues):
+            if not flags[row] & NO_QUEUE_ENTRY:
+                by_queue[queue].append(row)
+        scheduled = [row for queue, own in by_queue.items() if queue.topic == SCHEDULE_TOPIC for row in own]
+        tags = tags_or_times(properties, np.array(scheduled, np.int64), timestamps, self._delays)
+        # The entries of all queues are packed at once, queue by queue.
+        order = list(chain.from_iterable(by_queue.values()))
+        packed = queue_entries(offsets, sizes, tags)[order].tobytes()
+        start = 0
         for queue, own in by_queue.items():
-            queue.extend(offsets[own], sizes[own].astype(np.int64), tags[own])
+            end = start + QUEUE_ENTRY_SIZE * len(own)
+            queue.extend_packed(packed[start:end], ats[own[-1]] + lengths[own[-1]])
+            start = end
         if self._has_index:
-            of, hashes = columns.index_hashes()
-            kept = is_indexed(columns.sys_flag)
-            if not kept.all():
-                of, hashes = of[kept[of]], hashes[kept[of]]
-            _add_rows(rows, hashes, offsets[of], columns.store_timestamp[of])
+            prefixes = np.array([queue.index_prefix_hash for queue in queues], np.uint32)
+            of, hashes = properties.index_hashes(prefixes)
+            if any(flags):
+                kept = is_indexed(np.array(flags)[of])
+                of, hashes = of[kept], hashes[kept]
+            _add_rows(rows, hashes, offsets[of], timestamps[of])
 
     def _enter_few(self, messages: Sequence[Noted], rows: array[int]) -> None:
         texts: list[str] = []

@@ -24,8 +24,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pocketmq.protocol.columns import SMALLEST_RECORD
+from pocketmq.protocol.hashes import java_hash
 from pocketmq.protocol.spans import Ints
-from pocketmq.storage.layout import FILLER, FILLER_SIZE, QUEUE_ENTRY, QUEUE_ENTRY_SIZE, pack_queue_entry
+from pocketmq.storage.layout import FILLER, FILLER_SIZE, QUEUE_ENTRY, QUEUE_ENTRY_SIZE, pack_queue_entry, queue_entries
 from pocketmq.storage.queue_files import QueueFiles
 
 Entries = NDArray[np.void]
@@ -47,6 +48,7 @@ class ConsumeQueue:
         "end",
         "files",
         "index_prefix",
+        "index_prefix_hash",
         "max_physical",
         "min_offset",
         "next_offset",
@@ -61,6 +63,7 @@ class ConsumeQueue:
         self.queue_id = queue_id
         self.files = QueueFiles(folder, file_size)
         self.index_prefix = f"{topic}#"
+        self.index_prefix_hash = java_hash(self.index_prefix) & 0xFFFFFFFF
         self.tags: dict[str, tuple[int, int]] = {}  # hashes of the tags seen of late; `dispatch.py` keeps them
         self.min_offset = 0
         self.base = 0
@@ -86,13 +89,14 @@ class ConsumeQueue:
 
     def extend(self, physical_offsets: Ints, sizes: Ints, tags_codes: Ints) -> None:
         """Add the entries of the next messages."""
-        entries = np.empty(len(physical_offsets), QUEUE_ENTRY)
-        entries["physical_offset"] = physical_offsets
-        entries["size"] = sizes
-        entries["tags_code"] = tags_codes
-        self._tail += entries.tobytes()
-        self.end += len(entries)
-        self.max_physical = int(physical_offsets[-1] + sizes[-1])
+        entries = queue_entries(physical_offsets, sizes, tags_codes)
+        self.extend_packed(entries.tobytes(), int(physical_offsets[-1] + sizes[-1]))
+
+    def extend_packed(self, entries: bytes, max_physical: int) -> None:
+        """Add entries as they are on disk; the record of the last ends at `max_physical`."""
+        self._tail += entries
+        self.end += len(entries) // QUEUE_ENTRY_SIZE
+        self.max_physical = max_physical
 
     def fill(self, end: int) -> None:
         """Add slots without a message, so that the next entry gets the number `end`."""

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from pocketmq.protocol.codes import MessageFlag
 from pocketmq.protocol.columns import RecordColumns
 from pocketmq.protocol.hashes import hash_texts
+from pocketmq.protocol.property_columns import PropertyColumns
 from pocketmq.protocol.spans import Ints, Mask
 from pocketmq.storage.delay_levels import SCHEDULE_TOPIC, Delays, deliver_timestamp
 
@@ -46,11 +47,16 @@ def scheduled_code(level: str, tags_code: int, delays: Delays, store_timestamp: 
 
 def entry_tags(columns: RecordColumns, delays: Delays) -> Ints:
     """What queues keep of the tags; in the schedule topic the time at which a message is due instead."""
-    codes = columns.tags_code()
     scheduled = np.flatnonzero(columns.topics.equal(SCHEDULE_TOPIC.encode()))
+    return tags_or_times(columns.property_columns, scheduled, columns.store_timestamp, delays)
+
+
+def tags_or_times(properties: PropertyColumns, scheduled: Ints, store_timestamps: Ints, delays: Delays) -> Ints:
+    """The same, where it is known already which rows are in the schedule topic."""
+    codes = properties.tags_code()
     if len(scheduled):
-        levels = columns.property_column(b"DELAY")[scheduled].tolist()
-        times = columns.store_timestamp[scheduled].tolist()
+        levels = properties.column(b"DELAY")[scheduled].tolist()
+        times = store_timestamps[scheduled].tolist()
         for row, level, time in zip(scheduled.tolist(), levels, times, strict=True):
             codes[row] = scheduled_code(level.decode("utf-8", "replace"), int(codes[row]), delays, time)
     return codes

@@ -120,7 +120,7 @@ class Store:
         self._hot_bytes = _memory_bytes() * self.settings.access_message_in_memory_max_ratio // 100
         self._burst = Burst()
         self._waiting: deque[Burst] = deque()
-        self._dispatcher = Dispatcher(self.log, self._delays, self.settings.message_index_enable)
+        self._dispatcher = Dispatcher(self._delays, self.settings.message_index_enable)
         self._unindexed = recovered.unindexed  # rows that are not in the index yet
         self._progress = Progress(recovered.last_record, recovered.last_store_timestamp)
         self._flushed = threading.Condition()
