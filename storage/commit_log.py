@@ -167,12 +167,10 @@ class CommitLog:
         # What is left of a disk is not all for what is to come: queues and index need some of it now.
         ahead = min(AHEAD, free_bytes(self.files.folder) // 4)
         file, goal = self._file, self._position + ahead
-        prepared = file.prepared
-        if prepared < min(goal, file.size):
+        if file.prepared < min(goal, file.size):
             file.prepare(min(goal, file.size))
             # The zeros of this step would otherwise be on the bill of the next flush.
             self._sync(file)
-            file.fault_in(prepared, file.prepared)
         if goal + ahead > file.size:
             _, spare = self._take_spare()
             spare.prepare(min(ahead, spare.size))

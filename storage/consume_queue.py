@@ -5,9 +5,9 @@ in memory (the tail) and written in stretches, with `pwrite`: nothing is mapped,
 ten thousand descriptors nor a page of memory each. A crash loses the tail and no more than that: recovery makes it
 again from the commit log.
 
-    min_offset ...... base ............ readable .......... end ............. next_offset
-    |     in files    |     in the tail, to be written      | appended, not yet entered |
-    |       readers may see this        |
+    min_offset ...... base ............ readable ............ end
+    |     in files    | in the tail, to be written | not yet published |
+    |       readers may see this       |
 
 One thread appends, publishes and reads. `write_out` is for another one; a lock keeps the two from looking at the tail
 while it moves to the file.
@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from pocketmq.protocol.columns import SMALLEST_RECORD
 from pocketmq.protocol.hashes import java_hash
 from pocketmq.protocol.spans import Ints
-from pocketmq.storage.layout import FILLER, FILLER_SIZE, QUEUE_ENTRY, QUEUE_ENTRY_SIZE, pack_queue_entry, queue_entries
+from pocketmq.storage.layout import FILLER, FILLER_SIZE, QUEUE_ENTRY, QUEUE_ENTRY_SIZE, pack_queue_entry
 from pocketmq.storage.queue_files import QueueFiles
 
 Entries = NDArray[np.void]
@@ -47,14 +47,11 @@ class ConsumeQueue:
         "base",
         "end",
         "files",
-        "index_prefix",
         "index_prefix_hash",
         "max_physical",
         "min_offset",
-        "next_offset",
         "queue_id",
         "readable",
-        "tags",
         "topic",
     )
 
@@ -62,14 +59,11 @@ class ConsumeQueue:
         self.topic = topic
         self.queue_id = queue_id
         self.files = QueueFiles(folder, file_size)
-        self.index_prefix = f"{topic}#"
-        self.index_prefix_hash = java_hash(self.index_prefix) & 0xFFFFFFFF
-        self.tags: dict[str, tuple[int, int]] = {}  # hashes of the tags seen of late; `dispatch.py` keeps them
+        self.index_prefix_hash = java_hash(f"{topic}#") & 0xFFFFFFFF  # of what all keys begin with in the index
         self.min_offset = 0
         self.base = 0
         self.readable = 0
         self.end = 0
-        self.next_offset = 0  # that of the next message to be appended
         self.max_physical = 0  # where the record of the last entry ends
         self._tail = bytearray()
         self._lock = lock
@@ -89,14 +83,13 @@ class ConsumeQueue:
 
     def extend(self, physical_offsets: Ints, sizes: Ints, tags_codes: Ints) -> None:
         """Add the entries of the next messages."""
-        entries = queue_entries(physical_offsets, sizes, tags_codes)
-        self.extend_packed(entries.tobytes(), int(physical_offsets[-1] + sizes[-1]))
-
-    def extend_packed(self, entries: bytes, max_physical: int) -> None:
-        """Add entries as they are on disk; the record of the last ends at `max_physical`."""
-        self._tail += entries
-        self.end += len(entries) // QUEUE_ENTRY_SIZE
-        self.max_physical = max_physical
+        entries = np.empty(len(physical_offsets), QUEUE_ENTRY)
+        entries["physical_offset"] = physical_offsets
+        entries["size"] = sizes
+        entries["tags_code"] = tags_codes
+        self._tail += entries.tobytes()
+        self.end += len(entries)
+        self.max_physical = int(physical_offsets[-1] + sizes[-1])
 
     def fill(self, end: int) -> None:
         """Add slots without a message, so that the next entry gets the number `end`."""
@@ -221,7 +214,7 @@ class ConsumeQueue:
 
     def adopt(self, end: int) -> None:
         """Take the files as they are up to this number, and nothing behind it."""
-        self.base = self.readable = self.end = self.next_offset = end
+        self.base = self.readable = self.end = end
         self._tail.clear()
         last = self._last_message(self.first_slot, end)
         self.max_physical = last[1] + last[2] if last else 0

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any, TypeVar
 
 import numpy as np
@@ -15,16 +16,20 @@ from numpy.typing import NDArray
 
 from pocketmq.protocol.codes import MessageFlag
 from pocketmq.protocol.columns import RecordColumns
-from pocketmq.protocol.hashes import hash_texts
-from pocketmq.protocol.property_columns import PropertyColumns
+from pocketmq.protocol.hashes import hash_texts, tags_code
 from pocketmq.protocol.spans import Ints, Mask
 from pocketmq.storage.delay_levels import SCHEDULE_TOPIC, Delays, deliver_timestamp
 
 _TRANSACTION_MASK = int(MessageFlag.TRANSACTION_MASK)
 # Half messages, and their roll-backs, which have this bit too, have no place in a queue.
 NO_QUEUE_ENTRY = int(MessageFlag.TRANSACTION_PREPARED)
-# The properties that queues and index are interested in. The last of two with one name counts, as everywhere.
-find_wanted = re.compile("\x02(TAGS|KEYS|UNIQ_KEY|DELAY)\x01([^\x02]+)").findall
+# A pair without a value does not exist, and the last of two with one name counts, as everywhere.
+_find_tags = re.compile("\x02TAGS\x01([^\x02]+)").findall
+_find_levels = re.compile("\x02DELAY\x01([^\x02]+)").findall
+
+# Tags repeat. Long ones may not, and would take room.
+_LONGEST_REMEMBERED = 64
+_remembered_code = lru_cache(maxsize=4096)(tags_code)
 
 _Flags = TypeVar("_Flags", int, NDArray[np.int32])
 
@@ -45,17 +50,25 @@ def scheduled_code(level: str, tags_code: int, delays: Delays, store_timestamp: 
     return deliver_timestamp(delays, number, store_timestamp) if number > 0 else tags_code
 
 
-def entry_tags(columns: RecordColumns, delays: Delays) -> Ints:
-    """What queues keep of the tags; in the schedule topic the time at which a message is due instead."""
+def entry_tag(topic: str, properties: str, store_timestamp: int, delays: Delays) -> int:
+    """What its queue keeps of the tag of one message; in the schedule topic the time at which it is due instead."""
+    if not properties.isascii():
+        # What has no form in UTF-8 is stored as something else.
+        properties = properties.encode("utf-8", "replace").decode()
+    tags = _find_tags("\x02" + properties)
+    tag = tags[-1] if tags else ""
+    code = _remembered_code(tag) if len(tag) <= _LONGEST_REMEMBERED else tags_code(tag)
+    if topic == SCHEDULE_TOPIC and (levels := _find_levels("\x02" + properties)):
+        return scheduled_code(levels[-1], code, delays, store_timestamp)
+    return code
+
+
+def entry_tags(columns: RecordColumns, store_timestamps: Ints, delays: Delays) -> Ints:
+    """The same for many messages."""
+    codes = columns.tags_code()
     scheduled = np.flatnonzero(columns.topics.equal(SCHEDULE_TOPIC.encode()))
-    return tags_or_times(columns.property_columns, scheduled, columns.store_timestamp, delays)
-
-
-def tags_or_times(properties: PropertyColumns, scheduled: Ints, store_timestamps: Ints, delays: Delays) -> Ints:
-    """The same, where it is known already which rows are in the schedule topic."""
-    codes = properties.tags_code()
     if len(scheduled):
-        levels = properties.column(b"DELAY")[scheduled].tolist()
+        levels = columns.property_column(b"DELAY")[scheduled].tolist()
         times = store_timestamps[scheduled].tolist()
         for row, level, time in zip(scheduled.tolist(), levels, times, strict=True):
             codes[row] = scheduled_code(level.decode("utf-8", "replace"), int(codes[row]), delays, time)

@@ -6,25 +6,23 @@ different texts can have one hash, so whoever asks compares the record.
 
 from __future__ import annotations
 
-import logging
-from array import array
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 
 from pocketmq.protocol.spans import Ints
 from pocketmq.storage.disk import make_folder, sync_folder
-from pocketmq.storage.errors import DiskFullError
 from pocketmq.storage.index_file import IndexFile, IndexHeader
 from pocketmq.storage.layout import index_name, is_index_name
 
-logger = logging.getLogger("pocketmq.storage")
-
 _AHEAD = 50_000  # entries, a MiB
 
-# So many entries are written as quickly one by one as by numpy.
-_FEW = 64
+Keys: TypeAlias = Ints
+"""What is to be filed, in three rows: the hashes of keys, and physical offset and store time of each one's message."""
+
+NO_KEYS: Keys = np.empty((3, 0), np.int64)
 
 
 class Index:
@@ -55,33 +53,15 @@ class Index:
         full = [file.header.end_timestamp for file in self.files if not file.room]
         return full[-1] if full else 0
 
-    def insert(self, rows: array[int]) -> int:
-        """Add entries, of each its hash, physical offset and time; returns how much of `rows` one file has taken.
+    def insert(self, keys: Keys) -> int:
+        """Add entries in this order; returns how many of them one file has taken.
 
         Raises `DiskFullError`, with nothing changed.
         """
         file = self._with_room()
-        taken = min(len(rows) // 3, file.room)
-        if taken < _FEW:
-            file.prepare(taken)
-            numbers = iter(rows[: 3 * taken])
-            file.insert_few(zip(numbers, numbers, numbers, strict=True))
-        else:
-            file.insert(*np.frombuffer(rows, np.int64, 3 * taken).reshape(taken, 3).T.copy())
-        return 3 * taken
-
-    def insert_columns(self, hashes: Ints, physical_offsets: Ints, timestamps: Ints) -> int:
-        """Add entries in this order, in as many files as it takes; returns how many the disk had room for."""
-        done = 0
-        try:
-            while done < len(hashes):
-                file = self._with_room()
-                part = slice(done, done + file.room)
-                file.insert(hashes[part], physical_offsets[part], timestamps[part])
-                done = min(part.stop, len(hashes))
-        except DiskFullError as error:
-            logger.warning("%s", error)
-        return done
+        taken = min(len(keys[0]), file.room)
+        file.insert(*keys[:, :taken])
+        return taken
 
     def prepare_ahead(self) -> None:
         """Get pages ready for what is to come. Blocks on the disk; raises `DiskFullError`."""

@@ -13,7 +13,7 @@ are void, and the slots are made anew from the entries before it.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,11 +30,7 @@ FILE_SIZE_SETTING = "maxHashSlotNum and maxIndexNum"
 _LEAST_AHEAD = 1 << 20
 _MAX_INT32 = 2**31 - 1
 _UNFINISHED = 2**63 - 1  # the end of a file whose header tells nothing yet
-_SLOTS_AT = INDEX_HEADER.size
-_ENTRY = struct.Struct(">iqii")
-_SLOT = struct.Struct(">i")
-_unpack_entry, _pack_entry = _ENTRY.unpack_from, _ENTRY.pack_into
-_unpack_slot, _pack_slot = _SLOT.unpack_from, _SLOT.pack_into
+_unpack_entry = struct.Struct(">iqii").unpack_from
 
 
 class IndexHeader(NamedTuple):
@@ -70,7 +66,6 @@ class IndexFile:
             except DiskFullError:
                 self._file.delete()  # the next attempt has another name
                 raise
-            self._file.fault_in(0, self._entries_at)
             time, offset = after.end_timestamp, after.end_physical
             self.header = IndexHeader(time, time, offset, offset)
             # After a crash RocketMQ deletes the files that end behind its checkpoint. One without a header it would
@@ -92,7 +87,6 @@ class IndexFile:
         if start > 0 or stop < end:
             self._file.overwrite(0, self._file.view[:end])
         self._file.prepared = end
-        self._file.fault_in(0, self._entries_at)
 
     def prepare(self, entries: int) -> None:
         """Make sure that so many more entries can be written. Raises `DiskFullError`."""
@@ -138,26 +132,6 @@ class IndexFile:
             slots_used=header.slots_used + int(np.count_nonzero(before == 0)),
             next_entry=first + len(order),
         )
-
-    def insert_few(self, rows: Iterable[tuple[int, int, int]]) -> None:
-        """`insert` for entries given one by one: with a few of them this is quicker than numpy."""
-        view, entries_at, slot_count = self._file.view, self._entries_at, self._slot_count
-        begin, end, begin_physical, end_physical, slots_used, number = self.header
-        for key_hash, physical_offset, timestamp in rows:
-            slot_at = _SLOTS_AT + 4 * (key_hash % slot_count)
-            (previous,) = _unpack_slot(view, slot_at)
-            if not 0 < previous < number:
-                previous = 0
-                slots_used += 1
-            seconds = min(max((timestamp - begin) // 1000, 0), _MAX_INT32) if begin > 0 else 0
-            _pack_entry(view, entries_at + 20 * number, key_hash, physical_offset, seconds, previous)
-            _pack_slot(view, slot_at, number)
-            if number == 1:
-                begin, begin_physical = timestamp, physical_offset
-            end, end_physical = timestamp, physical_offset
-            number += 1
-        self._changed = True
-        self.header = IndexHeader(begin, end, begin_physical, end_physical, slots_used, number)
 
     def _newest_in(self, slots: Ints) -> Ints:
         """The newest entry in each of these slots; what is no entry is none."""

@@ -22,9 +22,6 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
-
-from pocketmq.protocol.spans import Ints
 
 PAGE: Final = 4096
 
@@ -51,15 +48,6 @@ CHECKPOINT_SIZE: Final = 4096
 
 _SEGMENT_NAME: Final = re.compile(r"[0-9]{20}")
 _INDEX_NAME: Final = re.compile(r"[0-9]{17}")
-
-
-def queue_entries(physical_offsets: Ints, sizes: Ints, tags_codes: Ints) -> NDArray[np.void]:
-    """The consume queue's entries of these messages."""
-    entries = np.empty(len(physical_offsets), QUEUE_ENTRY)
-    entries["physical_offset"] = physical_offsets
-    entries["size"] = sizes
-    entries["tags_code"] = tags_codes
-    return entries
 
 
 def segment_name(offset: int) -> str:

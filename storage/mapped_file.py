@@ -21,7 +21,6 @@ import mmap
 import os
 import threading
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -29,14 +28,13 @@ import numpy as np
 from pocketmq.protocol.spans import Bytes
 from pocketmq.storage.disk import full_disk_named, sync_data
 from pocketmq.storage.errors import DiskFullError, StoreUnusableError
-from pocketmq.storage.layout import PAGE
 
 # What Linux keeps together at most: a huge page. ext4 does so since 6.16, for files that were read before.
 PIECE = 2 << 20
 
-_ZEROS = memoryview(bytes(1 << 20))
-
-_POPULATE_WRITE = 23  # MADV_POPULATE_WRITE, which Python has no name for
+# What is written at once Linux keeps together, too. The first write to a page after a flush costs the more, the larger
+# that is, and zeros cost the less: this is between the two.
+_ZEROS = memoryview(bytes(64 << 10))
 
 
 class MappedFile:
@@ -82,16 +80,6 @@ class MappedFile:
                 written += os.pwrite(self._descriptor, _ZEROS[: goal - written], written)
             whole = written if written == self.size else written // PIECE * PIECE
             self.prepared = max(self.prepared, whole)
-
-    def fault_in(self, start: int, end: int) -> None:
-        """Let the process have prepared pages now, a few at a time: each would stop the one who writes to it first.
-
-        This is advice: where the system does not know it (before Linux 5.14), pages come one by one.
-        """
-        start -= start % PAGE
-        with suppress(OSError):
-            for position in range(start, end, len(_ZEROS)):
-                self._mapping.madvise(_POPULATE_WRITE, position, min(len(_ZEROS), end - position))
 
     def clear(self, start: int) -> None:
         """Write zeros over all data from `start` on, and bring them to disk. Only while nobody else uses the file."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 import time
-from array import array
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
@@ -30,6 +29,7 @@ from pocketmq.storage.disk import sync_folder
 from pocketmq.storage.dispatch import entry_tags, has_queue_entry, is_indexed, rows_by_queue
 from pocketmq.storage.file_queue import FileQueue
 from pocketmq.storage.index import Index
+from pocketmq.storage.indexing import Indexing
 from pocketmq.storage.layout import FILLER_SIZE, StorePaths
 from pocketmq.storage.process_lock import mark_running, was_running
 from pocketmq.storage.scan import End, Gap, LogScan
@@ -65,8 +65,7 @@ class Recovered:
     last_record: int  # where it begins
     last_store_timestamp: int
     queues: ConsumeQueues
-    index: Index
-    unindexed: array[int]  # rows that the disk had no room for: hash, physical offset and time
+    indexing: Indexing
     deleted: DeletedTopics
     report: RecoveryReport
 
@@ -99,11 +98,11 @@ class _Recovery:
         self._files = FileQueue(paths.commit_log, settings.mapped_file_size_commit_log, SEGMENT_SIZE_SETTING)
         self._queues = self._no_queues()
         self._index = Index(paths.index, settings.max_hash_slot_num, settings.max_index_num, now_ms)
+        self._indexing = Indexing(self._index, is_enabled=settings.message_index_enable)
         self._deleted = DeletedTopics(paths.config)
         self._delays = parse_delay_levels(settings.message_delay_level)
         self._last_stop = CleanStop.load(paths.config)
         self._is_incomplete = False
-        self._unindexed = array("q")
         self._last_record = 0
         self._last_store_timestamp = 0
         self.report = RecoveryReport(clean=not self._crashed)
@@ -120,8 +119,7 @@ class _Recovery:
             self._last_record,
             self._last_store_timestamp,
             self._queues,
-            self._index,
-            self._unindexed,
+            self._indexing,
             self._deleted,
             self.report,
         )
@@ -162,7 +160,7 @@ class _Recovery:
 
     def _read_log_from(self, start: int) -> dict[ConsumeQueue, tuple[int, Ints]]:
         """Go through the log from `start` on and dispatch its records anew; returns what queues had of them before."""
-        self._unindexed = array("q")
+        self._indexing = Indexing(self._index, is_enabled=self._settings.message_index_enable)
         start = self._cut_index(start)
         dropped = {queue: _drop_entries(queue, start) for queue in self._queues}
         self._scan(start)
@@ -298,7 +296,7 @@ class _Recovery:
     def _dispatch(self, columns: RecordColumns) -> None:
         """Put good records into their queues and into the index."""
         living = self._deleted.living(columns)
-        tags = entry_tags(columns, self._delays)
+        tags = entry_tags(columns, columns.store_timestamp, self._delays)
         sizes = columns.total_size.astype(np.int64)
         for name, queue_id, rows in rows_by_queue(columns, np.flatnonzero(living & has_queue_entry(columns.sys_flag))):
             topic = name.decode("utf-8", "replace")
@@ -315,13 +313,8 @@ class _Recovery:
             rows, hashes = columns.index_hashes()
             kept = (living & is_indexed(columns.sys_flag))[rows]
             rows = rows[kept]
-            self._fill_index(hashes[kept], columns.physical_offset[rows], columns.store_timestamp[rows])
-
-    def _fill_index(self, hashes: Ints, physical_offsets: Ints, timestamps: Ints) -> None:
-        """Add entries to the index. What a full disk has no room for is left to the store, which waits for some."""
-        done = 0 if self._unindexed else self._index.insert_columns(hashes, physical_offsets, timestamps)
-        rest = np.column_stack((hashes[done:], physical_offsets[done:], timestamps[done:])).astype(np.int64)
-        self._unindexed.frombytes(rest.tobytes())
+            offsets, timestamps = columns.physical_offset[rows], columns.store_timestamp[rows]
+            self._indexing.add_keys(np.stack((hashes[kept], offsets, timestamps)))
 
     def _reject(self, offsets: Ints) -> None:
         for offset in offsets.tolist():
@@ -336,7 +329,7 @@ class _Recovery:
             if self._queues.get(queue.topic, queue.queue_id) is queue and taken > queue.end:
                 queue.fill(taken)
         for queue in self._queues:
-            queue.readable = queue.next_offset = queue.end
+            queue.readable = queue.end
             queue.cut()
             self._queues.changed(queue)
 

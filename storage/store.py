@@ -3,9 +3,10 @@
 **Who may call.** One thread owns the store and calls everything but the methods under "In other threads": those wait
 for the disk, belong elsewhere (`workers.py` has two threads that do nothing else), and are safe there.
 
-**From an append to a reader.** `append` copies a message into the log. `publish`, called when a burst of appends is
-over and again when a flush is, writes the index entries of all that may be read by now, lets readers see it, and says
-which queues have news. With SYNC_FLUSH that is what has been flushed, with ASYNC_FLUSH all that was appended.
+**From an append to a reader.** `append` copies a message into the log, and adds the entry of its queue. `publish`,
+called when a burst of appends is over and again when a flush is, lets readers see all that they may by now, and says
+which queues have news. With SYNC_FLUSH that is what has been flushed, with ASYNC_FLUSH all that was appended. From
+then on a message is found by its keys too, though the index is told of many at a time (`indexing.py`).
 
 **What a crash leaves.** With SYNC_FLUSH all that `is_durable` was ever true of; with ASYNC_FLUSH the end of the
 process loses nothing, a loss of power what was not flushed. `recovery.py` says how the rest is made whole again.
@@ -31,14 +32,14 @@ from pocketmq.protocol.errors import LocalProtocolError
 from pocketmq.protocol.ids import Host, pack_host
 from pocketmq.protocol.message import MAX_TOPIC_BYTES_V1, MessageRecord, RecordView
 from pocketmq.storage import lookup
-from pocketmq.storage.burst import Burst, Dispatcher, Progress
+from pocketmq.storage.burst import Batch, Burst, Place, place_of
 from pocketmq.storage.checkpoint import Checkpoint, write_checkpoint
 from pocketmq.storage.clean_stop import CleanStop
 from pocketmq.storage.commit_log import CommitLog
 from pocketmq.storage.consume_queue import ConsumeQueue
 from pocketmq.storage.delay_levels import parse_delay_levels
 from pocketmq.storage.disk import make_folder
-from pocketmq.storage.dispatch import NO_QUEUE_ENTRY
+from pocketmq.storage.dispatch import NO_QUEUE_ENTRY, entry_tag, entry_tags
 from pocketmq.storage.errors import DiskFullError, FlushFailedError, IllegalMessageError, StorageError, StoreClosedError
 from pocketmq.storage.layout import StorePaths
 from pocketmq.storage.lookup import Boundary, IndexType
@@ -111,7 +112,8 @@ class Store:
         self.log = CommitLog(recovered.files, recovered.end, recovered.last_store_timestamp, now_ms)
         self.queues = recovered.queues
         self._table = self.queues.table
-        self.index = recovered.index
+        self.index = recovered.indexing.index
+        self._indexing = recovered.indexing
         self.now_ms = now_ms
         self.flush_wanted = threading.Event()
         self._deleted = recovered.deleted
@@ -120,9 +122,7 @@ class Store:
         self._hot_bytes = _memory_bytes() * self.settings.access_message_in_memory_max_ratio // 100
         self._burst = Burst()
         self._waiting: deque[Burst] = deque()
-        self._dispatcher = Dispatcher(self._delays, self.settings.message_index_enable)
-        self._unindexed = recovered.unindexed  # rows that are not in the index yet
-        self._progress = Progress(recovered.last_record, recovered.last_store_timestamp)
+        self.last_published = recovered.last_record  # where the last message begins that readers may see
         self._flushed = threading.Condition()
         self._trash = deque(self.paths.trash.iterdir() if self.paths.trash.is_dir() else ())
         # Why nothing is appended, the first that holds: what is there to be said for good, and for now.
@@ -130,8 +130,8 @@ class Store:
         self._ended: StorageError | None = None
         self._index_full: DiskFullError | None = None
         self.full_disks: tuple[FullDisk, ...] = ()
-        if self._unindexed:
-            self._write_index()
+        self._indexing.start_at(Place(recovered.last_record, recovered.last_store_timestamp))
+        self._heed_index()
 
     def __enter__(self) -> Self:
         return self
@@ -156,14 +156,15 @@ class Store:
             raise IllegalMessageError(f"a body of {len(record.body)} bytes is larger than maxMessageSize")
         topic, queue_id = record.topic, record.queue_id
         queue = self._table.get((topic, queue_id)) or self._new_queue(topic, queue_id)
-        burst, sys_flag, queue_offset = self._burst, record.sys_flag, 0
+        burst, sys_flag, properties, queue_offset = self._burst, record.sys_flag, record.properties_text, 0
         if sys_flag & NO_QUEUE_ENTRY:
             physical_offset, size, store_timestamp = self.log.append(record, 0)
         else:
-            queue_offset = queue.next_offset
+            queue_offset = queue.end
             physical_offset, size, store_timestamp = self.log.append(record, queue_offset)
-            burst.queues[queue] = queue.next_offset = queue_offset + 1
-        burst.messages.append((queue, physical_offset, size, store_timestamp, record.properties_text, sys_flag))
+            queue.append(physical_offset, size, entry_tag(topic, properties, store_timestamp, self._delays))
+            burst.queues[queue] = queue_offset + 1
+        burst.messages.append((queue.index_prefix_hash, physical_offset, store_timestamp, properties, sys_flag))
         end = burst.end = physical_offset + size
         return _appended((physical_offset, queue_offset, store_timestamp, end))
 
@@ -181,13 +182,17 @@ class Store:
         queue_id = int(columns.queue_id[0])
         born, stored = _pack_ipv4(born_host), _pack_ipv4(store_host)
         queue = self._table.get((topic, queue_id)) or self._new_queue(topic, queue_id)
-        first = queue.next_offset
+        first = queue.end
         numbers = np.arange(first, first + len(columns))
         offsets, store_timestamp = self.log.append_run(columns, numbers, born, stored)
-        self._burst.queues[queue] = queue.next_offset = first + len(columns)
-        self._burst.add_batch(self._dispatcher.make_batch(queue, columns, offsets, store_timestamp))
-        self._burst.end = self.log.end
-        return Appended(int(offsets[0]), first, store_timestamp, self.log.end)
+        tags = entry_tags(columns, np.full(len(columns), store_timestamp), self._delays)
+        queue.extend(offsets, columns.total_size.astype(np.int64), tags)
+        batch = Batch.of(columns, offsets, store_timestamp, has_index=self.settings.message_index_enable)
+        burst = self._burst
+        burst.queues[queue] = queue.end
+        burst.messages.append(batch)
+        burst.end = self.log.end
+        return Appended(int(offsets[0]), first, store_timestamp, burst.end)
 
     def _new_queue(self, topic: str, queue_id: int) -> ConsumeQueue:
         """Make a queue for its first message."""
@@ -204,14 +209,11 @@ class Store:
             self._burst = Burst()
             self.flush_wanted.set()
         ready = self._take_ready(self.readable_end)
-        if ready:
-            progress = self._dispatcher.enter(ready, self._unindexed)
-        if self._unindexed:
-            self._write_index()
-        if not ready:
-            return []
         arrivals = [self._show(queue, end) for queue, end in ready.queues.items()]
-        self._progress = progress  # last: another thread takes it for a promise
+        if ready:
+            self.last_published = place_of(ready.messages[-1]).physical_offset
+        self._indexing.add(ready.messages)
+        self._heed_index()
         return arrivals
 
     def _take_ready(self, limit: int) -> Burst:
@@ -226,23 +228,11 @@ class Store:
         self.queues.changed(queue)
         return Arrival(queue.topic, queue.queue_id, start, end)
 
-    def _write_index(self) -> None:
-        """Write the index entries that wait. On a full disk they go on waiting, and nothing more is appended."""
-        try:
-            while self._unindexed:
-                done = self.index.insert(self._unindexed)
-                del self._unindexed[:done]
-            full = None
-        except DiskFullError as error:
-            full = error
-        if full is not self._index_full:
-            self._index_full = full
+    def _heed_index(self) -> None:
+        """While the disk has no room for index entries, nothing more is appended."""
+        if self._indexing.full is not self._index_full:
+            self._index_full = self._indexing.full
             self._choose_refusal()
-
-    @property
-    def last_published(self) -> int:
-        """Where the last message begins that is in queues and index, as all before it are."""
-        return self._progress.physical_offset
 
     def is_durable(self, end: int) -> bool:
         """Whether the log is on disk up to this offset, and so would survive a loss of power."""
@@ -306,7 +296,8 @@ class Store:
         """Messages with a key (or a tag), stored between two moments: the newest ones, at most 64, oldest first."""
         most = min(most, self.settings.max_msgs_num_batch)
         places = range(self._deleted.end_of(topic), self.readable_end)
-        return lookup.find_by_key(self.log, self.index, topic, key, most, begin_ms, end_ms, index_type, places)
+        with self._indexing.complete_index() as index:
+            return lookup.find_by_key(self.log, index, topic, key, most, begin_ms, end_ms, index_type, places)
 
     # Topics.
 
@@ -363,23 +354,22 @@ class Store:
 
     def save_progress(self) -> None:
         """Bring queues and index to disk, and note how far they are: no start will read what lies before."""
-        progress = self._progress
-        is_indexed = not self._unindexed
+        self._indexing.file()
+        progress = self._indexing.progress
         self.flush()
         try:
             self.queues.write_out()
             self.queues.sync()
             self.index.sync()
-            if is_indexed:
-                write_checkpoint(
-                    self.paths.checkpoint,
-                    Checkpoint(
-                        physic_msg_timestamp=self.log.flushed_timestamp,
-                        logics_msg_timestamp=progress.store_timestamp,
-                        index_msg_timestamp=self.index.full_timestamp,
-                        logics_physical_offset=progress.physical_offset,
-                    ),
-                )
+            write_checkpoint(
+                self.paths.checkpoint,
+                Checkpoint(
+                    physic_msg_timestamp=self.log.flushed_timestamp,
+                    logics_msg_timestamp=progress.store_timestamp,
+                    index_msg_timestamp=self.index.full_timestamp,
+                    logics_physical_offset=progress.physical_offset,
+                ),
+            )
         except DiskFullError:
             raise
         except OSError as error:
@@ -438,14 +428,14 @@ class Store:
         self.save_progress()
         self.empty_trash()
         self.log.delete_spare()
-        if self._unindexed:
+        if self._indexing.full is not None:
             logger.error(
                 "%s: the disk is full, the index is not complete; the next start completes it", self.paths.root
             )
             return
         CleanStop(
             self.log.end,
-            self._progress.physical_offset,
+            self._indexing.progress.physical_offset,
             self.log.last_store_timestamp,
             {(queue.topic, queue.queue_id): queue.end for queue in self.queues},
             [(file.name, file.header.next_entry) for file in self.index.files],

@@ -102,7 +102,7 @@ class _Check:
 
     def _collect(self, columns: RecordColumns) -> None:
         living = self._deleted.living(columns)
-        tags = entry_tags(columns, self._delays)
+        tags = entry_tags(columns, columns.store_timestamp, self._delays)
         for topic, queue_id, rows in rows_by_queue(columns, np.flatnonzero(living & has_queue_entry(columns.sys_flag))):
             table = (columns.queue_offset[rows], columns.physical_offset[rows], columns.total_size[rows], tags[rows])
             self._expected[topic.decode("utf-8", "replace"), queue_id].append(np.column_stack(table).astype(np.int64))

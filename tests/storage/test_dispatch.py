@@ -17,7 +17,7 @@ from pocketmq.protocol.hashes import java_hash
 from pocketmq.protocol.message import MessageRecord, encode_record_at
 from pocketmq.protocol.properties import encode_properties
 from pocketmq.storage.delay_levels import SCHEDULE_TOPIC
-from pocketmq.storage.dispatch import entry_tags, has_queue_entry, is_indexed, rows_by_queue, scheduled_code
+from pocketmq.storage.dispatch import entry_tag, entry_tags, has_queue_entry, is_indexed, rows_by_queue, scheduled_code
 from pocketmq.storage.errors import IllegalMessageError
 from pocketmq.storage.lookup import IndexType
 from pocketmq.storage.store import Store
@@ -30,7 +30,7 @@ ROLLBACK = int(MessageFlag.TRANSACTION_MASK)
 DELAYS = (1_000, 5_000, 10_000)
 NOW = 1_700_000_000_000
 
-# What a run of appends has to be for each way of entering it: few messages, and many.
+# Few messages, and many.
 FEW, MANY = 3, 100
 
 
@@ -80,7 +80,20 @@ def test_a_queue_keeps_the_hash_of_the_tag(tmp_path: Path) -> None:
     columns = columns_of(*[message(tag=tag) for tag in tags])
     expected = [java_hash(tag) if tag else 0 for tag in tags]
     assert expected[:3] == [2598919, 2598920, -(2**31)]
-    assert entry_tags(columns, DELAYS).tolist() == expected
+    assert entry_tags(columns, columns.store_timestamp, DELAYS).tolist() == expected
+    texts = [message(tag=tag).properties_text for tag in tags]
+    assert [entry_tag("T", text, NOW, DELAYS) for text in texts] == expected
+
+
+pieces = st.sampled_from(["TAGS\x01", "DELAY\x01", "KEYS\x01", "\x01", "\x02", "A", "é", "\ud800", "2", " "])
+
+
+@given(st.lists(pieces, max_size=12).map("".join), st.booleans())
+def test_one_message_and_many_are_looked_at_alike(properties: str, is_delayed: bool) -> None:
+    record = message(topic=SCHEDULE_TOPIC if is_delayed else "T")._replace(properties_text=properties)
+    columns = columns_of(record)
+    [expected] = entry_tags(columns, columns.store_timestamp, DELAYS).tolist()
+    assert entry_tag(record.topic, properties, NOW, DELAYS) == expected
 
 
 @pytest.mark.parametrize(
@@ -107,7 +120,10 @@ def test_in_the_schedule_topic_the_time_at_which_a_message_is_due_takes_the_plac
 ) -> None:
     text = encode_properties({"TAGS": "A", "DELAY": level or None})
     delayed, other = (message(topic=topic)._replace(properties_text=text) for topic in (SCHEDULE_TOPIC, "T"))
-    assert entry_tags(columns_of(delayed, other, delayed), DELAYS).tolist() == [code, 65, code]
+    columns = columns_of(delayed, other, delayed)
+    assert entry_tags(columns, columns.store_timestamp, DELAYS).tolist() == [code, 65, code]
+    assert entry_tag(SCHEDULE_TOPIC, text, NOW, DELAYS) == code
+    assert entry_tag("T", text, NOW, DELAYS) == 65
     assert scheduled_code(level, 65, DELAYS, NOW) == code
 
 

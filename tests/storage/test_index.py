@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import errno
-import os
 import re
-from array import array
 from collections.abc import Iterator
-from itertools import chain
 from pathlib import Path
 
 import numpy as np
 import pytest
+from disks import full_disk
 from hypothesis import given
 from hypothesis import strategies as st
 from plain_index import PlainIndexFile, Row, plain_index
@@ -53,13 +50,9 @@ def row(number: int, key_hash: int = 5) -> Row:
 
 def insert(index: Index, rows: list[Row]) -> None:
     """Insert as the store does: what one file takes, then the rest."""
-    left = array("q", chain.from_iterable(rows))
-    while left:
-        del left[: index.insert(left)]
-
-
-def insert_columns(index: Index, rows: list[Row]) -> None:
-    index.insert_columns(*(np.array(column, np.int64) for column in zip(*rows, strict=True)))
+    left = np.array(rows).T
+    while left.shape[1]:
+        left = left[:, index.insert(left) :]
 
 
 def contents(index: Index) -> list[bytes]:
@@ -85,10 +78,10 @@ def test_nothing_is_made_before_the_first_entry(index: Index, folder: Path) -> N
 
 @given(
     pauses=st.lists(st.tuples(st.integers(0, 20), st.sampled_from([0, 1, 700, 5000])), min_size=1, max_size=250),
-    parts=st.lists(st.tuples(st.integers(1, 120), st.booleans()), max_size=5),
+    parts=st.lists(st.integers(1, 120), max_size=5),
 )
 def test_one_by_one_in_batches_and_in_the_specification_the_files_are_the_same(
-    tmp_path_factory: pytest.TempPathFactory, pauses: list[tuple[int, int]], parts: list[tuple[int, bool]]
+    tmp_path_factory: pytest.TempPathFactory, pauses: list[tuple[int, int]], parts: list[int]
 ) -> None:
     rows, time = list[Row](), NOW
     for number, (key_hash, pause) in enumerate(pauses):
@@ -99,9 +92,9 @@ def test_one_by_one_in_batches_and_in_the_specification_the_files_are_the_same(
     for one in rows:
         insert(single, [one])
     left = rows
-    for part, as_columns in [*parts, (len(rows), False)]:
+    for part in [*parts, len(rows)]:
         if left[:part]:
-            (insert_columns if as_columns else insert)(mixed, left[:part])
+            insert(mixed, left[:part])
         left = left[part:]
     plain = [file.to_bytes() for file in plain_index(SLOTS, ENTRIES, rows)]
     assert contents(single) == contents(mixed) == plain
@@ -117,10 +110,10 @@ def test_a_full_file_has_a_successor_as_soon_as_there_is_more(index: Index, coun
 
 
 def test_a_file_takes_what_it_has_room_for(index: Index) -> None:
-    rows = array("q", chain.from_iterable(row(number) for number in range(150)))
-    assert index.insert(rows) == 3 * FITS
-    assert index.insert(rows[: 3 * 60]) == 3 * 60
-    assert index.insert(rows) == 3 * (FITS - 60)
+    keys = np.array([row(number) for number in range(150)]).T
+    assert index.insert(keys) == FITS
+    assert index.insert(keys[:, :60]) == 60
+    assert index.insert(keys) == FITS - 60
 
 
 # Names.
@@ -325,12 +318,9 @@ def test_what_was_not_synced_is_void_after_a_restart(folder: Path, index: Index)
     assert found(again) == [100 * number for number in range(9, -1, -1)]
 
 
-def test_a_disk_that_is_too_full_for_another_file_leaves_none_behind(
-    folder: Path, index: Index, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_disk_that_is_too_full_for_another_file_leaves_none_behind(folder: Path, index: Index) -> None:
     insert(index, [row(number) for number in range(FITS)])
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "pwrite", no_room)
+    with full_disk("pwrite"):
         for _ in range(2):
             with pytest.raises(DiskFullError):
                 insert(index, [row(FITS)])
@@ -339,10 +329,6 @@ def test_a_disk_that_is_too_full_for_another_file_leaves_none_behind(
     assert found(index)[0] == 100 * FITS
     index.sync()
     assert [file.name for file in opened(folder).files] == [file.name for file in index.files]
-
-
-def no_room(*_: object) -> int:
-    raise OSError(errno.ENOSPC, "No space left on device")
 
 
 def test_pages_are_made_ready_ahead(folder: Path) -> None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import errno
-import os
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
+from disks import full_disk
 from hypothesis import given
 from hypothesis import strategies as st
 from plain_index import EMPTY, PlainIndexFile, Row
@@ -47,16 +46,12 @@ ROWS = rows_of([(7, 0), (12, 300), (7, 900), (3, 1000), (2, 0), (12, 2500), (0, 
 
 
 def insert(file: IndexFile, rows: list[Row], parts: list[int] | None = None) -> None:
-    """Insert by turns as columns and one by one, in stretches of these lengths."""
-    done, few = 0, False
+    """Insert in stretches of these lengths."""
+    done = 0
     for part in [*(parts or []), len(rows)]:
-        some = rows[done : done + part]
-        if some and few:
-            file.prepare(len(some))
-            file.insert_few(iter(some))
-        elif some:
+        if some := rows[done : done + part]:
             file.insert(*(np.array(column, np.int64) for column in zip(*some, strict=True)))
-        done, few = done + part, not few
+        done += part
 
 
 def create(path: Path, after: IndexHeader = EMPTY) -> IndexFile:
@@ -126,11 +121,11 @@ def test_the_first_entry_of_a_successor_is_dated_from_the_end_of_its_predecessor
     assert file.header[:2] == (NOW, NOW + 3000)
 
 
-@pytest.mark.parametrize("few", [False, True])
-def test_a_time_too_far_away_is_as_far_as_the_field_goes(path: Path, few: bool) -> None:
+@pytest.mark.parametrize("parts", [[], [1]])
+def test_a_time_too_far_away_is_as_far_as_the_field_goes(path: Path, parts: list[int]) -> None:
     file = create(path)
     insert(file, [(1, 0, 1)])
-    insert(file, [(1, 1, 2**62), (1, 2, 0)], [0] if few else None)
+    insert(file, [(1, 1, 2**62), (1, 2, 0)], parts)
     file.sync()
     entries = np.frombuffer(path.read_bytes(), INDEX_ENTRY, 4, 40 + 4 * SLOTS)
     assert entries["seconds"].tolist() == [0, 0, 2**31 - 1, 0]
@@ -275,16 +270,14 @@ def test_a_header_counts_nothing_that_is_not_on_disk_yet(path: Path, monkeypatch
     assert len(steps) == 2
 
 
-def test_a_full_disk_changes_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_changes_nothing(path: Path) -> None:
     file = IndexFile(path, SLOTS, 300_000, after=EMPTY)
     insert(file, ROWS)
     before = file.header
     count = 200_000
     columns = np.ones(count, np.int64), 10_000 + np.arange(count), np.full(count, NOW + 90_000)
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "pwrite", no_room)
-        with pytest.raises(DiskFullError, match="maxIndexNum"):
-            file.insert(*columns)
+    with full_disk("pwrite"), pytest.raises(DiskFullError, match="maxIndexNum"):
+        file.insert(*columns)
     assert file.header == before
     assert list(file.find(12, 0, 2**63)) == [ROWS[5][1], ROWS[1][1]]
     file.insert(*columns)
@@ -292,15 +285,10 @@ def test_a_full_disk_changes_nothing(path: Path, monkeypatch: pytest.MonkeyPatch
     assert file.check()[2] is None
 
 
-def test_a_disk_too_full_for_a_new_file_leaves_none(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "pwrite", no_room)
-    with pytest.raises(DiskFullError):
+def test_a_disk_too_full_for_a_new_file_leaves_none(path: Path) -> None:
+    with full_disk("pwrite"), pytest.raises(DiskFullError):
         create(path)
     assert not path.exists()
-
-
-def no_room(*_: object) -> int:
-    raise OSError(errno.ENOSPC, "No space left on device")
 
 
 # Cutting.

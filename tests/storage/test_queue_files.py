@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import errno
 import os
 from pathlib import Path
 
 import pytest
+from disks import full_disk
 
 from pocketmq.storage import disk, queue_files
 from pocketmq.storage.errors import DiskFullError, StoreUnusableError
@@ -154,31 +154,24 @@ def test_pages_that_wait_are_counted(folder: Path) -> None:
     assert files.unsynced_pages == 0
 
 
-def test_a_full_disk_is_named_and_the_same_may_be_written_again(
-    files: QueueFiles, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_is_named_and_the_same_may_be_written_again(files: QueueFiles) -> None:
     files.write(0, b"x" * 60)
     for name in "open", "ftruncate", "pwrite":
-        with monkeypatch.context() as patch:
-            patch.setattr(os, name, no_room)
-            with pytest.raises(DiskFullError, match=f"{segment_name(100)}: the disk is full.*ConsumeQueue"):
-                files.write(100, b"y" * 60)
+        with (
+            full_disk(name),
+            pytest.raises(DiskFullError, match=f"{segment_name(100)}: the disk is full.*ConsumeQueue"),
+        ):
+            files.write(100, b"y" * 60)
     files.write(100, b"y" * 60)
     assert reloaded(files).offsets == files.offsets == [0, 100]
     assert files.read(0, 200) == (b"x" * 60).ljust(100, b"\0") + (b"y" * 60).ljust(100, b"\0")
 
 
-def test_a_disk_too_full_for_a_folder_is_named_too(files: QueueFiles, monkeypatch: pytest.MonkeyPatch) -> None:
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "mkdir", no_room)
-        with pytest.raises(DiskFullError, match="the disk is full"):
-            files.write(0, b"x")
+def test_a_disk_too_full_for_a_folder_is_named_too(files: QueueFiles) -> None:
+    with full_disk("mkdir"), pytest.raises(DiskFullError, match="the disk is full"):
+        files.write(0, b"x")
     files.write(0, b"x")
     assert files.read(0, 1) == b"x"
-
-
-def no_room(*_: object) -> int:
-    raise OSError(errno.ENOSPC, "No space left on device")
 
 
 def test_a_write_goes_on_where_the_system_stopped(files: QueueFiles, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -338,6 +338,7 @@ def test_a_log_that_begins_late_is_read_from_its_first_segment(tmp_path: Path) -
     log = Log(tmp_path, replace(SMALL, store_max_bytes=2 * SEGMENT))
     log.fill(5)
     flush(log.store)
+    log.store.save_progress()
     assert clean(log.store) > 0
     first = log.store.log.min_offset
     kept = [place.queue_offset for place in log.appended if place.physical_offset >= first]

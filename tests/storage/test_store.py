@@ -20,7 +20,7 @@ from storing import BORN_HOST, SMALL, SMALL_ASYNC, STORE_HOST, Clock, batch, flu
 from pocketmq.protocol.codes import MessageFlag
 from pocketmq.protocol.hashes import tags_code
 from pocketmq.protocol.message import MAGIC_V1, MAGIC_V2, MessageRecord, encode_record
-from pocketmq.storage import disk
+from pocketmq.storage import disk, indexing
 from pocketmq.storage.cleaning import clean
 from pocketmq.storage.delay_levels import SCHEDULE_TOPIC
 from pocketmq.storage.errors import (
@@ -463,6 +463,7 @@ def test_index_entries_wait_for_room_on_the_disk(tmp_path: Path, monkeypatch: py
     with opened(tmp_path, SMALL_ASYNC) as store:
         with monkeypatch.context() as patch:
             patch.setattr(os, "pwrite", FullDisk("/index/").pwrite)
+            patch.setattr(indexing, "_ENOUGH", count)
             for number in range(count):
                 store.append(message(b"%d" % number, keys="k"))
             assert store.publish() == [Arrival("T", 0, 0, count)]
@@ -1053,6 +1054,7 @@ def test_a_new_folder_becomes_a_store(tmp_path: Path) -> None:
 def test_default_sizes_take_little_room(tmp_path: Path) -> None:
     with Store(tmp_path) as store:
         append_all(store, [b"x"], keys="k")
+        store.save_progress()
         sizes = [path.stat() for path in tmp_path.rglob("*") if path.is_file()]
         assert sum(status.st_blocks for status in sizes) * 512 < 100_000_000
         assert {status.st_size for status in sizes} >= {1 << 30, 420_000_040}

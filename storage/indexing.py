@@ -1,0 +1,116 @@
+"""From messages to the index, many at a time.
+
+Filing one message alone takes many times as long as filing it among a thousand, and nobody sees the index but who asks
+it. So messages wait here until enough have come together, until somebody asks, or until progress is saved. After a
+crash they are read from the log again, like all that was not saved.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import groupby
+from typing import Final, cast
+
+import numpy as np
+
+from pocketmq.protocol.property_columns import PropertyColumns
+from pocketmq.storage.burst import Batch, Noted, Place, place_of
+from pocketmq.storage.dispatch import is_indexed
+from pocketmq.storage.errors import DiskFullError
+from pocketmq.storage.index import NO_KEYS, Index, Keys
+
+# So many messages are filed together, or fewer if they take so much of the log.
+_ENOUGH: Final = 1024
+_ENOUGH_BYTES: Final = 4 << 20
+
+
+class Indexing:
+    """Files messages in the index, and knows how far that is. One thread adds them; any may let them be filed."""
+
+    def __init__(self, index: Index, *, is_enabled: bool = True) -> None:
+        self.index = index
+        self.progress = Place(0, 0)  # the last message that is filed, and all before it are
+        self.full: DiskFullError | None = None  # why nothing is filed at the moment
+        self._is_enabled = is_enabled
+        self._waiting: deque[Noted | Batch] = deque()
+        self._hashed = NO_KEYS  # what the disk had no room for
+        self._reached = self.progress  # all up to here is filed or hashed
+        self._filing = threading.Lock()
+
+    def start_at(self, place: Place) -> None:
+        """Take note that all up to here is in the queues, and was given to `add_keys`."""
+        self._reached = place
+        self.file()
+
+    def add(self, messages: Iterable[Noted | Batch]) -> None:
+        """Take note of messages, and file all if they are enough; also if there was no room, for there may be some."""
+        self._waiting.extend(messages)
+        if self._is_enough() or self.full is not None:
+            self.file()
+
+    def _is_enough(self) -> bool:
+        waiting = self._waiting
+        if len(waiting) >= _ENOUGH:
+            return True
+        return bool(waiting) and place_of(waiting[-1]).physical_offset >= self._reached.physical_offset + _ENOUGH_BYTES
+
+    def add_keys(self, keys: Keys) -> None:
+        """File what is known already."""
+        with self._filing:
+            self._file([keys])
+
+    def file(self) -> None:
+        """File all that waits. On a full disk it goes on waiting; `full` tells."""
+        with self._filing:
+            messages = [self._waiting.popleft() for _ in range(len(self._waiting))]
+            self._file(keys_of(messages) if self._is_enabled else [])
+            if messages:
+                self._reached = place_of(messages[-1])
+            if self.full is None:
+                self.progress = self._reached  # now only: it is a promise to other threads
+
+    def _file(self, more: Sequence[Keys]) -> None:
+        keys = np.concatenate((self._hashed, *more), axis=1)
+        try:
+            while keys.shape[1]:
+                keys = keys[:, self.index.insert(keys) :]
+            self.full = None
+        except DiskFullError as error:
+            self.full = error
+        self._hashed = keys
+
+    @contextmanager
+    def complete_index(self) -> Iterator[Index]:
+        """The index with all messages in it, and nobody else who files any."""
+        self.file()
+        with self._filing:
+            yield self.index
+
+
+def keys_of(messages: Sequence[Noted | Batch]) -> list[Keys]:
+    """What there is to be filed, in the order of the messages."""
+    parts: list[Keys] = []
+    for kind, group in groupby(messages, type):
+        if kind is Batch:
+            parts += (_keys_of_batch(batch) for batch in cast(Iterator[Batch], group))
+        else:
+            parts.append(_keys_of_messages(list(cast(Iterator[Noted], group))))
+    return parts
+
+
+def _keys_of_batch(batch: Batch) -> Keys:
+    timestamps = np.full(len(batch.key_hashes), batch.last.store_timestamp)
+    return np.stack((batch.key_hashes, batch.key_offsets, timestamps))
+
+
+def _keys_of_messages(messages: Sequence[Noted]) -> Keys:
+    """All messages in one step."""
+    prefixes, offsets, timestamps, texts, flags = zip(*messages, strict=True)
+    rows, hashes = PropertyColumns.parse_texts(texts).index_hashes(np.array(prefixes, np.uint32))
+    if any(flags):
+        kept = is_indexed(np.array(flags)[rows])
+        rows, hashes = rows[kept], hashes[kept]
+    return np.stack((hashes, np.array(offsets)[rows], np.array(timestamps)[rows]))
