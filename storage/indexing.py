@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import groupby
-from typing import Final, cast
+from typing import cast
 
 import numpy as np
 
@@ -23,8 +23,8 @@ from pocketmq.storage.errors import DiskFullError
 from pocketmq.storage.index import NO_KEYS, Index, Keys
 
 # So many messages are filed together, or fewer if they take so much of the log.
-_ENOUGH: Final = 1024
-_ENOUGH_BYTES: Final = 4 << 20
+_ENOUGH = 1024
+_ENOUGH_BYTES = 4 << 20
 
 
 class Indexing:

@@ -25,6 +25,7 @@ from storing import BORN_HOST, STORE_HOST, message
 from pocketmq.protocol.columns import RecordColumns
 from pocketmq.protocol.runs import encode_records
 from pocketmq.protocol.spans import Spans
+from pocketmq.storage import indexing
 from pocketmq.storage.settings import FlushDiskType, StoreSettings
 from pocketmq.storage.store import Appended, Store
 from pocketmq.storage.workers import Workers
@@ -118,6 +119,7 @@ def append_until_killed(life: Life) -> None:
     chance = Random(f"{life.seed} {life.number}")
     numbers = iter(range(life.number << 32, (life.number + 1) << 32))
     settings = MODES[life.mode]
+    indexing._ENOUGH = 20  # so that the end often comes while the index is written
     with Store(Path(life.root), settings) as store, Workers(store):
         while True:
             acks: list[Ack] = []

@@ -25,7 +25,7 @@ from power import Power, PowerCut
 from storing import BORN_HOST, SMALL, SMALL_ASYNC, STORE_HOST, Clock, batch, message, read_all
 
 from pocketmq.protocol.message import RecordView
-from pocketmq.storage import cleaning
+from pocketmq.storage import cleaning, indexing
 from pocketmq.storage.cleaning import clean
 from pocketmq.storage.lookup import IndexType
 from pocketmq.storage.retention import Disk
@@ -168,6 +168,8 @@ class StoreMachine(RuleBasedStateMachine):
         # Whether the disk of the machine is full is of no interest here.
         patch = self.stack.enter_context(pytest.MonkeyPatch.context())
         patch.setattr(cleaning, "_disk", lambda path: Disk(path, 0, 1 << 40))
+        # Messages get into the index now and then, not only when somebody asks.
+        patch.setattr(indexing, "_ENOUGH", 7)
         self.store = self.open()
 
     def teardown(self) -> None:
