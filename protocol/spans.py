@@ -68,20 +68,6 @@ def read_lengths(data: Bytes, dtype: str, positions: Ints) -> Ints:
     return lengths
 
 
-def matches_at(data: Bytes, positions: Ints, value: bytes) -> Mask:
-    """At which positions, all of them inside the data, the bytes of `value` stand. It must not be empty.
-
-    Whole words are compared, the last of which may overlap the one before it.
-    """
-    width = next(width for width in (8, 4, 2, 1) if width <= len(value))
-    words = at_every_byte(data, f"u{width}")
-    wanted = at_every_byte(as_bytes(value), f"u{width}")
-    same: Mask = words[positions] == wanted[0]
-    for place in (*range(width, len(value) - width, width), len(value) - width):
-        same &= words[positions + place] == wanted[place]
-    return same
-
-
 def write_at(data: Bytes, dtype: str, positions: Ints, values: object) -> None:
     """Write one value for all, or one for each, at `positions`."""
     at_every_byte(data, dtype)[positions] = values
@@ -173,7 +159,11 @@ class Spans:
 
     def compact(self) -> tuple[Bytes, Ints]:
         """The strings end to end, and their offsets (see `adjacent`)."""
-        offsets = offsets_of(self.lengths)
+        lengths = self.lengths
+        offsets = offsets_of(lengths)
+        width = self._block_width(lengths)
+        if width:
+            return self._laid_out(width, offsets, 0)[width:], offsets
         data = np.empty(offsets[-1], np.uint8)
         self.copy_to(data, offsets[:-1])
         return data, offsets
@@ -185,17 +175,30 @@ class Spans:
         """
         lengths = self.lengths
         fences = offsets_of(lengths + 1)
-        width = 0 if len(self) < _FEW else int(lengths.max())
-        if not 0 < len(self) * width < 4 * fences[-1] or self.ends.min() < width:
+        width = self._block_width(lengths)
+        if not width:
             return as_bytes(b"".join((fence, fence.join(self.views()), FENCES_AT_END * fence))), fences
-        # Blocks as wide as the longest string, flush with the ends of all. They are written from the last to the
-        # first: what a block brings along from before its string, the strings before it overwrite.
+        data = self._laid_out(width, fences, FENCES_AT_END)
         fences += width
-        data = np.empty(fences[-1] + FENCES_AT_END, np.uint8)
-        blocks = at_every_byte(self.data, f"V{width}")[self.ends[::-1] - width]
-        at_every_byte(data, f"V{width}")[fences[:0:-1] - width] = blocks
         data[:width] = data[-FENCES_AT_END:] = data[fences] = ord(fence)
         return data, fences
+
+    def _block_width(self, lengths: Ints) -> int:
+        """How wide blocks have to be that hold a string each; 0 if these would be mostly empty, or are not worth it."""
+        width = 0 if len(self) < _FEW else int(lengths.max())
+        fits = 0 < len(self) * width < 4 * (int(lengths.sum()) + len(self)) and width >> _BLOCKED_BITS == 0
+        return width if fits and int(self.ends.min()) >= width else 0
+
+    def _laid_out(self, width: int, offsets: Ints, room: int) -> Bytes:
+        """A buffer in which string i ends at `width + offsets[i + 1]`, with room behind the last.
+
+        Blocks as wide as the longest string, flush with the ends of all, are written from the last to the first: what
+        a block brings along from before its string, the strings before it overwrite.
+        """
+        data = np.empty(width + int(offsets[-1]) + room, np.uint8)
+        blocks = at_every_byte(self.data, f"V{width}")[self.ends[::-1] - width]
+        at_every_byte(data, f"V{width}")[offsets[:0:-1]] = blocks
+        return data
 
     def split(self, separator: bytes) -> tuple[Ints, Spans]:
         """The non-empty pieces between separators (one byte), each with the number of its row."""

@@ -11,14 +11,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterator
 from enum import Enum
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from pocketmq.protocol.codes import MessageFlag
-from pocketmq.protocol.columns import HEAD, SMALLEST_RECORD, RecordColumns, sound_records
-from pocketmq.protocol.message import MAGIC_V1
-from pocketmq.protocol.spans import Bytes, Ints, Mask, Spans, at_every_byte, matches_at, read_at
+from pocketmq.protocol.spans import Ints, Mask, Spans
+from pocketmq.storage.agreement import all_agree, which_agree
 from pocketmq.storage.commit_log import CommitLog
 from pocketmq.storage.consume_queue import ConsumeQueue, Entries
 from pocketmq.storage.layout import FILLER_SIZE, QUEUE_ENTRY_SIZE
@@ -26,8 +24,6 @@ from pocketmq.storage.mapped_file import MappedFile
 from pocketmq.storage.settings import StoreSettings
 
 logger = logging.getLogger("pocketmq.storage")
-
-_IPV6_HOSTS: Final = int(MessageFlag.BORN_HOST_V6 | MessageFlag.STORE_HOST_V6)
 
 # A tags code below all hashes is an address in RocketMQ's extended queue: nobody knows the tag, so it may match.
 _LEAST_TAGS_CODE = -(2**31)
@@ -82,13 +78,15 @@ class ReadRequest(NamedTuple):
 
 
 class _Selection(NamedTuple):
-    """The entries of a queue that a read is to follow."""
+    """The entries of a queue that a read is to follow: their numbers, they themselves, and what they say."""
 
-    queue: ConsumeQueue
-    log: CommitLog
     numbers: Ints
+    entries: Entries
     offsets: Ints
     sizes: Ints
+
+    def only(self, rows: slice | Mask) -> _Selection:
+        return _Selection(self.numbers[rows], self.entries[rows], self.offsets[rows], self.sizes[rows])
 
 
 class ReadPlan(NamedTuple):
@@ -96,20 +94,17 @@ class ReadPlan(NamedTuple):
 
     outcome: ReadResult
     is_cold: bool = False
-    selection: _Selection | None = None
+    source: tuple[CommitLog, ConsumeQueue, _Selection] | None = None
 
     def fetch(self) -> ReadResult:
         """Look at the records. May be called in any thread."""
-        if self.selection is None:
+        if self.source is None:
             return self.outcome
-        queue, log, all_numbers, all_offsets, all_sizes = self.selection
+        log, queue, selection = self.source
         runs: list[memoryview] = []
         count = 0
-        for file, start, rows in _by_segment(log, all_offsets):
-            places, sizes = all_offsets[rows] - start, all_sizes[rows]
-            good = _agree(file, start, queue, all_numbers[rows], places, sizes)
-            if not good.all():
-                places, sizes = places[good], sizes[good]
+        for file, start, rows in _by_segment(log, selection.offsets):
+            places, sizes = _good_places(file, start, queue, selection.only(rows))
             if len(places):
                 runs.extend(_runs(file, places, sizes))
                 count += len(places)
@@ -137,17 +132,18 @@ def plan(
         per_file = queue.entries_per_file
         next_offset = min(offset - offset % per_file + per_file, high)
         return ReadPlan(ReadResult(ReadStatus.OFFSET_FOUND_NULL, next_offset, low, high))
-    numbers = np.arange(offset, offset + len(entries))
+    selection = _Selection(np.arange(offset, offset + len(entries)), entries, offsets, sizes)
     wanted = _wanted(entries, sizes, request.tags)
     if not wanted.all():
-        numbers, offsets, sizes = numbers[wanted], offsets[wanted], sizes[wanted]
-    if not len(numbers):
+        selection = selection.only(wanted)
+    matching = len(selection.numbers)
+    if not matching:
         return ReadPlan(ReadResult(ReadStatus.NO_MATCHED_MESSAGE, offset + len(entries), low, high))
-    is_cold = log.end - int(offsets[0]) > memory_bytes
-    taken = _fitting(sizes, request, settings, is_cold)
-    next_offset = int(numbers[taken]) if taken < len(numbers) else offset + len(entries)
+    is_cold = log.end - int(selection.offsets[0]) > memory_bytes
+    taken = _fitting(selection.sizes, request, settings, is_cold)
+    next_offset = int(selection.numbers[taken]) if taken < matching else offset + len(entries)
     outcome = ReadResult(ReadStatus.FOUND, next_offset, low, high, is_old=is_cold)
-    return ReadPlan(outcome, is_cold, _Selection(queue, log, numbers[:taken], offsets[:taken], sizes[:taken]))
+    return ReadPlan(outcome, is_cold, (log, queue, selection.only(slice(taken))))
 
 
 def _outside(offset: int, low: int, high: int) -> tuple[ReadStatus, int] | None:
@@ -185,8 +181,10 @@ def _fitting(sizes: Ints, request: ReadRequest, settings: StoreSettings, is_cold
     else:
         most_bytes = settings.max_transfer_bytes_on_message_in_memory
         most = min(request.max_messages, settings.max_transfer_count_on_message_in_memory)
-    fit = int(np.searchsorted(np.cumsum(sizes[:most]), most_bytes, side="right"))
-    return max(fit, 1)
+    sizes = sizes[:most]
+    if int(sizes.sum()) <= most_bytes:
+        return len(sizes)
+    return max(int(sizes.cumsum().searchsorted(most_bytes, side="right")), 1)
 
 
 def _by_segment(log: CommitLog, offsets: Ints) -> Iterator[tuple[MappedFile, int, slice]]:
@@ -201,58 +199,37 @@ def _by_segment(log: CommitLog, offsets: Ints) -> Iterator[tuple[MappedFile, int
         file, place = found
         start = offset - place
         # Offsets ascend, unless some are damaged: those must not take others with them.
-        elsewhere = (offsets[done:] < start) | (offsets[done:] >= start + file.size)
+        elsewhere = (offsets[done:] - start).view(np.uint64) >= file.size
         end = done + int(elsewhere.argmax()) if elsewhere.any() else len(offsets)
         yield file, start, slice(done, end)
         done = end
 
 
-def _agree(file: MappedFile, start: int, queue: ConsumeQueue, numbers: Ints, places: Ints, sizes: Ints) -> Mask:
-    """Which entries lead to a record that has their topic, queue, number, place and size."""
-    good = (places >= 0) & (sizes >= SMALLEST_RECORD) & (places + sizes <= file.size)
-    if good.all():
-        good = _are_usual(file.data, start, queue, numbers, places, sizes)
+def _good_places(file: MappedFile, start: int, queue: ConsumeQueue, selection: _Selection) -> tuple[Ints, Ints]:
+    """Where in a segment the records are that entries lead to, and their sizes; entries without their record are not
+    followed."""
+    numbers, entries, offsets, sizes = selection
+    places, topic = offsets - start, queue.topic.encode()
+    if all_agree(file.data, places, entries, sizes, numbers, topic, queue.queue_id):
+        return places, sizes
+    # Damage, or records that look different: with IPv6 hosts, or of version 2.
+    good = which_agree(file.data, places, offsets, sizes, numbers, topic, queue.queue_id)
     if not good.all():
-        # Damage, or records that look different: with IPv6 hosts, or of version 2.
-        rows = np.flatnonzero((places >= 0) & (places + sizes <= file.size))
-        rows = rows[sound_records(file.data, places[rows])]
-        columns = RecordColumns(file.data, places[rows])
-        agree = (columns.total_size == sizes[rows]) & (columns.physical_offset == places[rows] + start)
-        agree &= (columns.queue_id == queue.queue_id) & (columns.queue_offset == numbers[rows])
-        good = np.zeros(len(places), np.bool_)
-        good[rows] = agree & columns.topics.equal(queue.topic.encode())
-        if not good.all():
-            bad = numbers[~good].tolist()
-            name = f"{queue.topic}, queue {queue.queue_id}"
-            logger.error("%s: entries %s and perhaps more do not agree with the log", name, bad[:10])
-    return good
-
-
-def _are_usual(data: Bytes, start: int, queue: ConsumeQueue, numbers: Ints, places: Ints, sizes: Ints) -> Mask:
-    """`_agree` for records of version 1 with IPv4 hosts, of which less has to be looked at; not for any other."""
-    heads = at_every_byte(data, f"V{HEAD.itemsize}")[places].view(HEAD)
-    good: Mask = (heads["total_size"] == sizes) & (heads["magic"] == MAGIC_V1)
-    good &= heads["queue_id"] == queue.queue_id
-    good &= heads["queue_offset"] == numbers
-    good &= heads["physical_offset"] == places + start
-    good &= heads["sys_flag"] & _IPV6_HOSTS == 0
-    topic = queue.topic.encode()
-    topic_at = places + HEAD.itemsize + heads["body_length"]
-    properties_at = topic_at + (len(topic) + 3)
-    good &= (topic_at > places) & (properties_at <= places + sizes)
-    if good.all():
-        good = matches_at(data, topic_at, bytes([min(len(topic), 127)]) + topic)
-        good &= read_at(data, ">i2", properties_at - 2) == places + sizes - properties_at
-    return good
+        name, bad = f"{queue.topic}, queue {queue.queue_id}", numbers[~good].tolist()
+        logger.error("%s: entries %s and perhaps more do not agree with the log", name, bad[:10])
+    return places[good], sizes[good]
 
 
 def _runs(file: MappedFile, places: Ints, sizes: Ints) -> Iterator[memoryview]:
     """The records as few pieces: those that are neighbours in the log as one, and small ones copied together."""
     ends = places + sizes
-    breaks = np.flatnonzero(places[1:] != ends[:-1])
+    breaks = (places[1:] != ends[:-1]).nonzero()[0]
+    if not len(breaks):
+        yield file.view[int(places[0]) : int(ends[-1])].toreadonly()
+        return
     starts_of_runs = places[np.append(0, breaks + 1)]
     ends_of_runs = ends[np.append(breaks, len(ends) - 1)]
-    if len(breaks) and int(sizes.sum()) < _LEAST_RUN * len(starts_of_runs):
+    if int(sizes.sum()) < _LEAST_RUN * len(starts_of_runs):
         yield Spans(file.data, starts_of_runs, ends_of_runs).compact()[0].data.toreadonly()
         return
     view = file.view.toreadonly()
