@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import resource
 import shutil
 import struct
 import subprocess
@@ -365,7 +364,7 @@ def print_resident(folder: Path) -> None:
         status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
         own = int(status["RssAnon"].split()[0]) / 1024
         descriptors = len(list(Path("/proc/self/fd").iterdir()))
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        peak = int(status["VmHWM"].split()[0]) / 1024
         print(
             f"10,000 queues: {own:.0f} MB resident without mapped files (goal 100), {descriptors} descriptors, "
             f"peak with mapped files {peak:.0f} MB"

@@ -33,11 +33,18 @@ class Index:
         self._slots = slots
         self._entries = entries
         self._now_ms = now_ms
-        names = sorted(entry.name for entry in folder.iterdir() if is_index_name(entry.name)) if folder.is_dir() else []
-        for name in [name for name in names if not (folder / name).stat().st_size]:
-            (folder / name).unlink()  # what an interrupted creation leaves
-            names.remove(name)
-        self.files = [IndexFile(folder / name, slots, entries) for name in names]
+        self.files = [IndexFile(path, slots, entries) for path in self._paths() if path.stat().st_size]
+
+    def _paths(self) -> list[Path]:
+        if not self._folder.is_dir():
+            return []
+        return sorted(path for path in self._folder.iterdir() if is_index_name(path.name))
+
+    def make_writable(self) -> None:
+        """To be called before anything is inserted. Raises `DiskFullError`."""
+        for path in self._paths():
+            if not path.stat().st_size:
+                path.unlink()  # what an interrupted creation leaves
         if self.files and self.files[-1].room:
             self.files[-1].make_writable()
 

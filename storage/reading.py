@@ -142,7 +142,8 @@ def plan(
     is_cold = log.end - int(selection.offsets[0]) > memory_bytes
     taken = _fitting(selection.sizes, request, settings, is_cold)
     next_offset = int(selection.numbers[taken]) if taken < matching else offset + len(entries)
-    outcome = ReadResult(ReadStatus.FOUND, next_offset, low, high, is_old=is_cold)
+    is_old = log.end - int(selection.offsets[taken - 1]) > memory_bytes
+    outcome = ReadResult(ReadStatus.FOUND, next_offset, low, high, is_old=is_old)
     return ReadPlan(outcome, is_cold, (log, queue, selection.only(slice(taken))))
 
 

@@ -98,6 +98,7 @@ class _Recovery:
         self._files = FileQueue(paths.commit_log, settings.mapped_file_size_commit_log, SEGMENT_SIZE_SETTING)
         self._queues = self._no_queues()
         self._index = Index(paths.index, settings.max_hash_slot_num, settings.max_index_num, now_ms)
+        self._index.make_writable()
         self._indexing = Indexing(self._index, is_enabled=settings.message_index_enable)
         self._deleted = DeletedTopics(paths.config)
         self._delays = parse_delay_levels(settings.message_delay_level)
@@ -340,7 +341,7 @@ class _Recovery:
         counts as durable.
         """
         end = self.report.end
-        removed = [start for start in self._files.offsets if start > end or (start == end and start != self._first)]
+        removed = [start for start in self._files.offsets if start > end]
         for start in removed:
             self._remove_segment(start)
         if removed:

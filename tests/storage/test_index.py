@@ -40,7 +40,9 @@ def index(folder: Path) -> Index:
 
 
 def opened(folder: Path, clock: Clock | None = None) -> Index:
-    return Index(folder, SLOTS, ENTRIES, clock or Clock(NOW))
+    index = Index(folder, SLOTS, ENTRIES, clock or Clock(NOW))
+    index.make_writable()
+    return index
 
 
 def row(number: int, key_hash: int = 5) -> Row:

@@ -293,7 +293,6 @@ def test_what_queues_or_index_have_lost_since_is_made_again(
 ) -> None:
     log.fill(5)
     log.append("U", 7)
-    log.appended.pop()
     log.store.close()
     if crashed:
         (log.root / "abort").touch()
@@ -379,6 +378,27 @@ def test_a_segment_in_which_nothing_can_be_read_is_moved_aside(log: Log, caplog:
     assert aside.read_bytes() == garbage
     assert str(log.root / "unreadable") in caplog.text
     log.fill(3)
+    flush(log.store)
+    log.check()
+
+
+def test_a_torn_record_that_would_have_begun_a_segment_is_zeroed_like_any_other(
+    log: Log, caplog: pytest.LogCaptureFixture
+) -> None:
+    while log.append().physical_offset < SEGMENT:
+        pass
+    log.kill()
+    log.appended.pop()
+    with log.segment(1).open("r+b") as file:
+        file.seek(100)
+        file.write(bytes(SEGMENT - 100))  # of its first record only the head is there
+    log.open()
+    assert log.store.log.end == SEGMENT
+    assert not any(log.segment(1).read_bytes())
+    assert not (log.root / "unreadable").exists()
+    assert [line.levelname for line in caplog.records if line.levelname == "ERROR"] == []
+    again = log.store.append(message(b"%d" % (len(log.appended) - 1)))
+    assert (again.physical_offset, again.queue_offset) == (SEGMENT, len(log.appended) - 1)
     flush(log.store)
     log.check()
 
