@@ -293,6 +293,7 @@ def test_what_queues_or_index_have_lost_since_is_made_again(
 ) -> None:
     log.fill(5)
     log.append("U", 7)
+    log.appended.pop()
     log.store.close()
     if crashed:
         (log.root / "abort").touch()
@@ -388,7 +389,6 @@ def test_a_torn_record_that_would_have_begun_a_segment_is_zeroed_like_any_other(
     while log.append().physical_offset < SEGMENT:
         pass
     log.kill()
-    log.appended.pop()
     with log.segment(1).open("r+b") as file:
         file.seek(100)
         file.write(bytes(SEGMENT - 100))  # of its first record only the head is there
