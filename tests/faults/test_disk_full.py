@@ -190,6 +190,7 @@ def test_queues_and_index_that_find_no_room_are_completed_when_there_is_some(dis
     with ExitStack() as stack:
         process = stack.enter_context(StoreProcess(root, settings, seed=1))
         acks, _ = process.append(5)
+        assert process.lost(acks, by_key=True) == []  # now there is an index
         filler.fill()
         more, refusal = process.append(ENOUGH, sizes=[10])
         check_refusal(refusal, root)
