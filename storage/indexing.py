@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import groupby
 from typing import cast
@@ -38,6 +38,7 @@ class Indexing:
         self._waiting: deque[Noted | Batch] = deque()
         self._hashed = NO_KEYS  # what the disk had no room for
         self._reached = self.progress  # all up to here is filed or hashed
+        self._added = 0  # where the last message begins that was added
         self._filing = threading.Lock()
 
     def start_at(self, place: Place) -> None:
@@ -45,17 +46,14 @@ class Indexing:
         self._reached = place
         self.file()
 
-    def add(self, messages: Iterable[Noted | Batch]) -> None:
+    def add(self, messages: Sequence[Noted | Batch]) -> None:
         """Take note of messages, and file all if they are enough; also if there was no room, for there may be some."""
-        self._waiting.extend(messages)
-        if self._is_enough() or self.full is not None:
+        if messages:
+            self._waiting.extend(messages)
+            self._added = place_of(messages[-1]).physical_offset
+        bytes_waiting = self._added - self._reached.physical_offset
+        if len(self._waiting) >= _ENOUGH or bytes_waiting >= _ENOUGH_BYTES or self.full is not None:
             self.file()
-
-    def _is_enough(self) -> bool:
-        waiting = self._waiting
-        if len(waiting) >= _ENOUGH:
-            return True
-        return bool(waiting) and place_of(waiting[-1]).physical_offset >= self._reached.physical_offset + _ENOUGH_BYTES
 
     def add_keys(self, keys: Keys) -> None:
         """File what is known already."""
@@ -80,7 +78,8 @@ class Indexing:
             self.full = None
         except DiskFullError as error:
             self.full = error
-        self._hashed = keys
+        finally:
+            self._hashed = keys
 
     @contextmanager
     def complete_index(self) -> Iterator[Index]:

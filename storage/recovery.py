@@ -12,7 +12,6 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final
 
 import numpy as np
 
@@ -23,24 +22,20 @@ from pocketmq.storage.clean_stop import CleanStop
 from pocketmq.storage.commit_log import SEGMENT_SIZE_SETTING
 from pocketmq.storage.consume_queue import ConsumeQueue
 from pocketmq.storage.consume_queues import ConsumeQueues, is_queue
-from pocketmq.storage.delay_levels import SCHEDULE_TOPIC, parse_delay_levels
+from pocketmq.storage.delay_levels import parse_delay_levels
 from pocketmq.storage.deleted_topics import DeletedTopics
 from pocketmq.storage.disk import sync_folder
 from pocketmq.storage.dispatch import entry_tags, has_queue_entry, is_indexed, rows_by_queue
 from pocketmq.storage.file_queue import FileQueue
 from pocketmq.storage.index import Index
 from pocketmq.storage.indexing import Indexing
-from pocketmq.storage.layout import FILLER_SIZE, StorePaths
+from pocketmq.storage.layout import StorePaths
 from pocketmq.storage.process_lock import mark_running, was_running
 from pocketmq.storage.scan import End, Gap, LogScan
+from pocketmq.storage.scan_start import Found, start_of_scan
 from pocketmq.storage.settings import StoreSettings
 
 logger = logging.getLogger("pocketmq.storage")
-
-# Tags codes below are hashes, those above are times.
-_LEAST_TIME = 2**31
-
-_DAY_MS: Final = 86_400_000
 
 
 @dataclass(slots=True)
@@ -187,87 +182,11 @@ class _Recovery:
 
     def _start_of_scan(self) -> int:
         """From where on the log has to be read: before that, queues and index have all of it."""
-        largest = max((queue.max_physical for queue in self._queues), default=0)
-        has_index = self._index.files or not self._settings.message_index_enable
-        if not self._files.offsets or not largest or not has_index or self._is_incomplete or self._lacks_entries():
+        if self._is_incomplete:
             return self._first
-        if any(self._is_misbuilt(queue) for queue in self._queues):
-            logger.warning("%s: another broker has rebuilt queues, the whole log is read", self._paths.root)
-            return self._first
-        start = self._start_by_checkpoint() if self._crashed else self._files.offsets[-3:][0]
-        start = start if start <= largest else self._start_of(largest)
-        return min(start, self._first_index_gap(start)) if self._settings.message_index_enable else start
-
-    def _lacks_entries(self) -> bool:
-        """Whether a queue has lost what it had at the last clean stop, by other means than the end of its topic."""
-        stop = self._last_stop
-        return stop is not None and any(
-            (queue := self._queues.get(topic, queue_id)) is None or queue.end < end
-            for (topic, queue_id), end in stop.queues.items()
-            if end > 0 and self._deleted.end_of(topic) < stop.log_end
-        )
-
-    def _is_misbuilt(self, queue: ConsumeQueue) -> bool:
-        """Whether RocketMQ has built a queue anew after a crash, without knowing what belongs there.
-
-        It does not know of topics that were deleted here, and 4.9.7 forgets when delayed messages are due.
-        """
-        if queue.topic == SCHEDULE_TOPIC:
-            entries = queue.entries(queue.first_slot, queue.end)
-            return bool(((entries["tags_code"] < _LEAST_TIME) & (entries["size"] != FILLER_SIZE)).any())
-        end = self._deleted.end_of(queue.topic)
-        return end > self._first and queue.first_at_or_after(self._first) < queue.first_at_or_after(end)
-
-    def _first_index_gap(self, end: int) -> int:
-        """From where on the index lacks records between two of its files; `end` if it does not.
-
-        After a crash RocketMQ deletes the file that was not full, and enters only what it happens to read anew.
-        """
-        last = self._first - 1
-        for file in self._index.files:
-            if file.header.next_entry > 1:
-                if self._has_keys(last, file.header.begin_physical):
-                    logger.warning("%s: the index has a gap, the log is read from %d on", self._paths.index, last)
-                    return max(last, self._first)
-                last = max(last, file.header.end_physical)
-        return end
-
-    def _has_keys(self, last: int, end: int) -> bool:
-        """Whether there are records between those at `last` and `end` that belong into the index."""
-        if last >= end:
-            return False
-        for found in LogScan(self._files, max(last, self._first)):
-            if isinstance(found, RecordColumns):
-                between = (found.physical_offset > last) & (found.physical_offset < end) & self._deleted.living(found)
-                if (between & is_indexed(found.sys_flag) & found.property_column(b"UNIQ_KEY").present).any():
-                    return True
-                if found.physical_offset[-1] >= end:
-                    return False
-        return False
-
-    def _start_of(self, offset: int) -> int:
-        """Where the segment with this offset begins; the first one, if there is none."""
-        start = self._files.start_of(offset)
-        return self._files.offsets[-1] if start is None and offset > self._first else start or self._first
-
-    def _start_by_checkpoint(self) -> int:
-        """The last record that is known to be on disk with all that comes before it, and with its entries."""
-        checkpoint = self._checkpoint
-        if checkpoint.min_timestamp > self._now_ms() + _DAY_MS:
-            return self._first  # it speaks of times to come: damage
-        exact = checkpoint.logics_physical_offset
-        # Who does not know this field leaves it as it was: it counts if it tells of the same moment as the others.
-        if exact and self._time_at(exact) == checkpoint.logics_msg_timestamp <= checkpoint.physic_msg_timestamp:
-            return exact
-        for start in reversed(self._files.offsets):
-            moment = self._time_at(start)
-            if moment is not None and moment <= checkpoint.min_timestamp:
-                return start
-        return self._first
-
-    def _time_at(self, offset: int) -> int | None:
-        """When the record at an offset was stored; None if there is no good one."""
-        return LogScan(self._files, offset).time_of_first()
+        index = self._index if self._settings.message_index_enable else None
+        found = Found(self._files, self._queues, index, self._deleted, self._checkpoint, self._last_stop)
+        return start_of_scan(found, self._now_ms(), crashed=self._crashed)
 
     def _cut_index(self, start: int) -> int:
         """Drop what the index has of the records to be read; returns where to read from if more had to go."""
