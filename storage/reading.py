@@ -124,8 +124,7 @@ def plan(
     if wrong is not None:
         status, next_offset = wrong
         return ReadPlan(ReadResult(status, next_offset, low, high))
-    most = max(settings.max_filter_message_size // QUEUE_ENTRY_SIZE, request.max_messages)
-    entries = queue.entries(offset, min(offset + most, high))
+    entries = _examined(queue, request, settings, high)
     offsets, sizes = entries["physical_offset"].astype(np.int64), entries["size"].astype(np.int64)
     if sizes[0] <= 0:
         # A file of the queue is missing: go on where the next one begins.
@@ -160,6 +159,17 @@ def _outside(offset: int, low: int, high: int) -> tuple[ReadStatus, int] | None:
     return None
 
 
+def _examined(queue: ConsumeQueue, request: ReadRequest, settings: StoreSettings, high: int) -> Entries:
+    """The entries that are looked at for one answer: where not all of them match, more than it may hold."""
+    most = max(request.max_messages, 1)
+    if request.tags is None:
+        entries = queue.entries(request.offset, min(request.offset + most, high))
+        if not (entries["size"] == FILLER_SIZE).any():
+            return entries
+    most = max(most, settings.max_filter_message_size // QUEUE_ENTRY_SIZE)
+    return queue.entries(request.offset, min(request.offset + most, high))
+
+
 def _wanted(entries: Entries, sizes: Ints, tags: Collection[int] | None) -> Mask:
     """Which entries have a message, with one of the tags."""
     wanted: Mask = (sizes > 0) & (sizes < FILLER_SIZE)
@@ -182,7 +192,7 @@ def _fitting(sizes: Ints, request: ReadRequest, settings: StoreSettings, is_cold
     else:
         most_bytes = settings.max_transfer_bytes_on_message_in_memory
         most = min(request.max_messages, settings.max_transfer_count_on_message_in_memory)
-    sizes = sizes[:most]
+    sizes = sizes[: max(most, 1)]
     if int(sizes.sum()) <= most_bytes:
         return len(sizes)
     return max(int(sizes.cumsum().searchsorted(most_bytes, side="right")), 1)

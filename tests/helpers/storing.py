@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
@@ -29,14 +30,7 @@ SMALL = StoreSettings(
     max_index_num=64,
     delete_commit_log_files_interval=0,
 )
-SMALL_ASYNC = StoreSettings(
-    mapped_file_size_commit_log=16 * 1024,
-    mapped_file_size_consume_queue=20 * 16,
-    max_hash_slot_num=16,
-    max_index_num=64,
-    delete_commit_log_files_interval=0,
-    flush_disk_type=FlushDiskType.ASYNC_FLUSH,
-)
+SMALL_ASYNC = replace(SMALL, flush_disk_type=FlushDiskType.ASYNC_FLUSH)
 
 BORN_HOST = ("10.0.0.1", 50000)
 STORE_HOST = ("10.0.0.2", 10911)

@@ -286,6 +286,17 @@ def test_only_messages_with_the_tags_are_given(tmp_path: Path) -> None:
         assert read(store, tags=[]).status is ReadStatus.NO_MATCHED_MESSAGE
 
 
+@pytest.mark.parametrize("asked", [1, 0, -1, -(2**31)])
+@pytest.mark.parametrize("max_bytes", [None, 1, 1 << 20])
+def test_an_answer_holds_at_least_one_message(tmp_path: Path, asked: int, max_bytes: int | None) -> None:
+    with opened(tmp_path) as store:
+        for number in range(3):
+            store.append(message(b"%d" % number))
+        flush(store)
+        result = read(store, 1, max_messages=asked, max_bytes=max_bytes)
+        assert (bodies(result), result.next_offset) == ([b"1"], 2)
+
+
 def test_the_next_offset_is_that_of_the_first_message_that_did_not_fit(tmp_path: Path) -> None:
     with opened(tmp_path) as store:
         for number in range(12):
