@@ -66,6 +66,24 @@ def test_distinct_pairs_are_those_of_the_plain_reader(texts: list[str]) -> None:
     assert all(len(pairs) == len(dict(pairs)) for pairs in records)
 
 
+@given(any_texts | st.lists(st.text(st.sampled_from("a\x01\x02中\ud800"))))
+@example([])
+def test_texts_need_not_be_encoded_first(texts: list[str]) -> None:
+    encoded = PropertyColumns.parse(Spans.of([text.encode("utf-8", "replace") for text in texts]))
+    columns = PropertyColumns.parse_texts(texts)
+    assert pairs_by_record(columns) == pairs_by_record(encoded)
+    assert columns.rows.tolist() == encoded.rows.tolist()
+
+
+@given(any_texts, st.sampled_from(NAMES))
+def test_the_records_that_have_a_property_are_those_with_something_in_its_column(texts: list[str], name: str) -> None:
+    columns = parse(texts)
+    rows, values = columns.having(name.encode())
+    column = columns.column(name.encode())
+    assert rows.tolist() == column.present.nonzero()[0].tolist()
+    assert values.tolist() == column[column.present].tolist()
+
+
 @given(any_texts, st.sampled_from(["ab", "aa", "", "a\x01x", "a\x00", "KEY", *NAMES]))
 def test_a_column_holds_the_value_that_counts_or_nothing(texts: list[str], name: str) -> None:
     column = parse(texts).column(name.encode())

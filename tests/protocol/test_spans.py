@@ -154,11 +154,16 @@ def test_fenced_strings_have_a_fence_around_each_and_eight_at_the_end(case: tupl
     assert data[-8:].tobytes() == 8 * b"|"
 
 
-@pytest.mark.parametrize("lengths", [[0], [1], [7, 8, 9], [80, 81, 300], [1] * 99 + [1000], [3000, 3001]])
-def test_many_strings_are_fenced_whatever_their_lengths(lengths: list[int]) -> None:
+@pytest.mark.parametrize("before", [0, 4000])
+@pytest.mark.parametrize("lengths", [[0], [1], [0, 8], [7, 8, 9], [80, 81, 300], [1] * 99 + [1000], [3000, 3001]])
+def test_many_strings_are_laid_out_whatever_their_lengths(lengths: list[int], before: int) -> None:
     values = [bytes([97 + number % 26]) * lengths[number % len(lengths)] for number in range(200)]
-    data, fences = Spans.of([b"-" * 4000, *values])[1:].fenced(b"|")
+    spans = Spans.of([b"-" * before, *values])[1:]
+    data, fences = spans.fenced(b"|")
     assert data[fences[0] :].tobytes() == b"|" + b"".join(value + b"|" for value in values) + 7 * b"|"
+    data, offsets = spans.compact()
+    assert data.tobytes() == b"".join(values)
+    assert Spans.adjacent(data, offsets).tolist() == values
 
 
 @given(scattered("ab |") | scattered("ab|"))
