@@ -5,6 +5,7 @@ The thread that appends calls `get`, `create` and `changed`; another one `write_
 
 from __future__ import annotations
 
+import logging
 import re
 import threading
 from collections import deque
@@ -15,6 +16,8 @@ from tempfile import mkdtemp
 from pocketmq.storage.consume_queue import ConsumeQueue
 from pocketmq.storage.disk import make_folder, sync_folder
 from pocketmq.storage.errors import DiskFullError, IllegalMessageError
+
+logger = logging.getLogger("pocketmq.storage")
 
 # What a topic may be called: it becomes the name of a folder, so this is looked at before anything else.
 _TOPIC = re.compile(r"[%|a-zA-Z0-9_-]{1,255}")
@@ -104,19 +107,27 @@ class ConsumeQueues:
                 sync_folder(folder)
 
     def remove_topic(self, topic: str, trash: Path) -> Path | None:
-        """Forget the queues of a topic and move their folder out of the way; returns where it is to be deleted."""
-        if not _TOPIC.fullmatch(topic):
-            return None
+        """Forget the queues of a topic and move their folder to a place in `trash`, where it is to be deleted.
+
+        If it cannot be moved, it stays and its files go at once.
+        """
         folder = self._folder / topic
         with self._moving:
-            for queue in [queue for queue in self if queue.topic == topic]:
+            queues = [queue for queue in self if queue.topic == topic]
+            for queue in queues:
                 del self.table[queue.topic, queue.queue_id]
                 self._unsynced.pop(queue, None)
-            if not folder.is_dir():
+            if not _TOPIC.fullmatch(topic) or not folder.is_dir():
                 return None
-            make_folder(trash)
-            place = Path(mkdtemp(prefix="topic-", dir=trash))
-            folder.rename(place / "queues")
+            try:
+                make_folder(trash)
+                place = Path(mkdtemp(prefix="topic-", dir=trash))
+                folder.rename(place / "queues")
+            except (OSError, DiskFullError) as error:
+                logger.warning("%s cannot be moved: %s", folder, error)
+                for queue in queues:
+                    queue.files.cut(0)
+                place = None
         sync_folder(self._folder)
         return place
 

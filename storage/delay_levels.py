@@ -17,6 +17,7 @@ SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 _PART = re.compile(r"([+-]?[0-9]{1,15})([smhd])")
 _UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _UNKNOWN_LEVEL_MS = 1_000
+_MOST_MS = 2**62
 
 
 def parse_delay_levels(text: str) -> Delays:
@@ -26,7 +27,10 @@ def parse_delay_levels(text: str) -> Delays:
         match = _PART.fullmatch(part)
         if match is None:
             raise ValueError(f"messageDelayLevel: {part!r} is not a number with one of the units s, m, h, d")
-        delays.append(int(match[1]) * _UNIT_MS[match[2]])
+        delay = int(match[1]) * _UNIT_MS[match[2]]
+        if abs(delay) > _MOST_MS:
+            raise ValueError(f"messageDelayLevel: {part!r} is more than the time of a message has room for")
+        delays.append(delay)
     return tuple(delays)
 
 

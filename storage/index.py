@@ -100,6 +100,11 @@ class Index:
             if file.header.next_entry > 1 and file.header.begin_timestamp < begin_ms:
                 return
 
+    def last_before(self, physical_offset: int) -> IndexFile | None:
+        """The last file that says anything of records in front of an offset."""
+        files = [file for file in self.files if not file.starts_at_or_after(physical_offset)]
+        return files[-1] if files else None
+
     def cut(self, physical_offset: int) -> bool:
         """Drop what was said of records from `physical_offset` on, and files that say nothing else.
 

@@ -125,13 +125,13 @@ class IndexFile:
 
         if first == 1:
             header = header._replace(begin_timestamp=int(timestamps[0]), begin_physical=int(physical_offsets[0]))
-        self._changed = True
         self.header = header._replace(
             end_timestamp=int(timestamps[-1]),
             end_physical=int(physical_offsets[-1]),
             slots_used=header.slots_used + int(np.count_nonzero(before == 0)),
             next_entry=first + len(order),
         )
+        self._changed = True  # last: another thread may be about to write the header, and must not think that it has
 
     def _newest_in(self, slots: Ints) -> Ints:
         """The newest entry in each of these slots; what is no entry is none."""
@@ -185,6 +185,16 @@ class IndexFile:
 
         Returns whether entries in front of that offset had to go, or may be missing.
         """
+        kept, is_damaged = self._sound_part(physical_offset)
+        self._keep(kept)
+        return is_damaged
+
+    def is_damaged(self, physical_offset: int) -> bool:
+        """Whether `cut` would have to drop entries in front of that offset."""
+        return self._sound_part(physical_offset)[1]
+
+    def _sound_part(self, physical_offset: int) -> tuple[int, bool]:
+        """How many entries in front of that offset can be right, and whether damage follows them."""
         entries = self._entries[1 : self.header.next_entry]
         offsets = entries["physical_offset"].astype(np.int64)
         good = (entries["key_hash"] >= 0) & (entries["seconds"] >= 0)
@@ -192,8 +202,7 @@ class IndexFile:
         good &= offsets >= np.append(self.header.begin_physical, offsets[:-1])
         bad = _first(~good)
         kept = min(bad, _first(offsets >= physical_offset))
-        self._keep(kept)
-        return kept == bad < len(entries)
+        return kept, kept == bad < len(entries)
 
     def _keep(self, count: int) -> None:
         """Keep the first entries and no others."""
@@ -230,9 +239,13 @@ class IndexFile:
         """Bring the entries to disk, and then the header that counts them."""
         if self._changed:
             self._changed = False
-            header = self.header
-            self._file.sync()
-            self._write_header(header)
+            try:
+                header = self.header
+                self._file.sync()
+                self._write_header(header)
+            except BaseException:
+                self._changed = True
+                raise
 
     def _write_header(self, header: IndexHeader) -> None:
         self._file.overwrite(0, INDEX_HEADER.pack(*header))

@@ -35,6 +35,7 @@ class Indexing:
         self.progress = Place(0, 0)  # the last message that is filed, and all before it are
         self.full: DiskFullError | None = None  # why nothing is filed at the moment
         self._is_enabled = is_enabled
+        self._is_closed = False
         self._waiting: deque[Noted | Batch] = deque()
         self._hashed = NO_KEYS  # what the disk had no room for
         self._reached = self.progress  # all up to here is filed or hashed
@@ -63,10 +64,17 @@ class Indexing:
     def file(self) -> None:
         """File all that waits. On a full disk it goes on waiting; `full` tells."""
         with self._filing:
+            if self._is_closed:
+                return
             messages = [self._waiting.popleft() for _ in range(len(self._waiting))]
-            self._file(keys_of(messages) if self._is_enabled else [])
+            try:
+                keys = keys_of(messages) if self._is_enabled else []
+            except BaseException:
+                self._waiting.extendleft(reversed(messages))
+                raise
             if messages:
                 self._reached = place_of(messages[-1])
+            self._file(keys)
             if self.full is None:
                 self.progress = self._reached  # now only: it is a promise to other threads
 
@@ -77,9 +85,16 @@ class Indexing:
                 keys = keys[:, self.index.insert(keys) :]
             self.full = None
         except DiskFullError as error:
-            self.full = error
+            # Not the error itself: its traceback would keep the file that could not be made, and the room it takes.
+            self.full = DiskFullError(error.path, error.free_bytes, error.setting)
         finally:
             self._hashed = keys
+
+    def close(self) -> None:
+        """Give up the index. What waits stays out of it: the next start reads it from the log."""
+        with self._filing:
+            self._is_closed = True
+            self.index.close()
 
     @contextmanager
     def complete_index(self) -> Iterator[Index]:

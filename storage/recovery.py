@@ -11,13 +11,13 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from pocketmq.protocol.columns import RecordColumns
 from pocketmq.protocol.spans import Ints
-from pocketmq.storage.checkpoint import read_checkpoint
+from pocketmq.storage.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from pocketmq.storage.clean_stop import CleanStop
 from pocketmq.storage.commit_log import SEGMENT_SIZE_SETTING
 from pocketmq.storage.consume_queue import ConsumeQueue
@@ -32,7 +32,7 @@ from pocketmq.storage.indexing import Indexing
 from pocketmq.storage.layout import StorePaths
 from pocketmq.storage.process_lock import mark_running, was_running
 from pocketmq.storage.scan import End, Gap, LogScan
-from pocketmq.storage.scan_start import Found, start_of_scan
+from pocketmq.storage.scan_start import Found, start_by_checkpoint, start_of_scan
 from pocketmq.storage.settings import StoreSettings
 
 logger = logging.getLogger("pocketmq.storage")
@@ -157,6 +157,8 @@ class _Recovery:
     def _read_log_from(self, start: int) -> dict[ConsumeQueue, tuple[int, Ints]]:
         """Go through the log from `start` on and dispatch its records anew; returns what queues had of them before."""
         self._indexing = Indexing(self._index, is_enabled=self._settings.message_index_enable)
+        start = self._start_with_index(start)
+        self._lower_checkpoint(start)
         start = self._cut_index(start)
         dropped = {queue: _drop_entries(queue, start) for queue in self._queues}
         self._scan(start)
@@ -188,16 +190,40 @@ class _Recovery:
         found = Found(self._files, self._queues, index, self._deleted, self._checkpoint, self._last_stop)
         return start_of_scan(found, self._now_ms(), crashed=self._crashed)
 
+    def _start_with_index(self, start: int) -> int:
+        """Where to read from if what is lacking in the index is to be made again.
+
+        A full file has a successor as soon as there is more to say. If there is none, the keys of the last record may
+        not all be there: these are filed again, too.
+        """
+        last = self._index.last_before(start)
+        if not self._settings.message_index_enable or last is None or last.room:
+            return start
+        return min(start, max(last.header.end_physical, self._first))
+
+    def _lower_checkpoint(self, start: int) -> None:
+        """Before anything is dropped that the checkpoint vouches for, it must not do so any more.
+
+        Or a crash would leave queues and index without what they had, and a checkpoint that says they have it.
+        """
+        checkpoint, last = self._checkpoint, self._index.last_before(start)
+        lower = Checkpoint()
+        if last is None or not last.is_damaged(start):
+            if start >= start_by_checkpoint(self._files, checkpoint, self._now_ms()):
+                return
+            moment = LogScan(self._files, start).time_of_first()
+            if start > self._first and moment is not None and moment <= checkpoint.physic_msg_timestamp:
+                lower = replace(checkpoint, logics_msg_timestamp=moment, logics_physical_offset=start)
+        if lower != checkpoint:
+            write_checkpoint(self._paths.checkpoint, lower)
+            self._checkpoint = lower
+
     def _cut_index(self, start: int) -> int:
         """Drop what the index has of the records to be read; returns where to read from if more had to go."""
         while self._index.cut(start):
             start = max(self._index.end_physical, self._first)
             logger.warning("%s: the index is damaged, the log is read from %d on", self._paths.index, start)
-        if not self._index.files and self._settings.message_index_enable:
-            return self._first
-        last = self._index.files[-1] if self._index.files else None
-        # A full file has a successor as soon as there is more to say.
-        return start if last is None or last.room else min(start, max(last.header.end_physical, self._first))
+        return start if self._index.files or not self._settings.message_index_enable else self._first
 
     def _scan(self, start: int) -> None:
         report = self.report = RecoveryReport(clean=not self._crashed, start=start)

@@ -134,9 +134,10 @@ def _good_at(data: Bytes, offset: int, most: int | None = None) -> RecordColumns
 
 
 def _has_all_pages(columns: RecordColumns, offset: int) -> Mask:
-    """Which records have all pages of their properties, which no CRC covers: a loss of power can leave some out.
+    """Which records have all pages of topic and properties, which no CRC covers: a loss of power can leave some out.
 
-    Such a page is all zeros, from its beginning to that of the next or to the end of the record.
+    Such a page is all zeros, from its beginning to that of the next or to the end of the record. In a topic that is
+    short and has no zeros of its own, the last byte tells.
     """
     data, properties = columns.data, columns.properties
     whole: Mask = (data[properties.ends - 1] != 0) & (properties.lengths < PAGE) | (properties.lengths == 0)
@@ -144,6 +145,7 @@ def _has_all_pages(columns: RecordColumns, offset: int) -> Mask:
         start, end = int(properties.starts[row]), int(properties.ends[row])
         pages = range(start + -(start + offset) % PAGE, end, PAGE)
         whole[row] = all(data[page : min(page + PAGE, end)].any() for page in pages)
+    whole &= data[columns.topics.ends - 1] != 0
     return whole
 
 

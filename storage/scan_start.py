@@ -79,31 +79,31 @@ def start_of_scan(found: Found, now_ms: int, *, crashed: bool) -> int:
     largest = max((queue.max_physical for queue in found.queues), default=0)
     if not found.files.offsets or not largest or not found.is_complete():
         return found.first
-    start = _start_by_checkpoint(found, now_ms) if crashed else found.files.offsets[-3:][0]
+    start = start_by_checkpoint(found.files, found.checkpoint, now_ms) if crashed else found.files.offsets[-3:][0]
     if start > largest:
         start = _segment_of(found, largest)
     return start if found.index is None else min(start, _first_index_gap(found, found.index, start))
 
 
-def _start_by_checkpoint(found: Found, now_ms: int) -> int:
+def start_by_checkpoint(files: FileQueue, checkpoint: Checkpoint, now_ms: int) -> int:
     """The last record that is known to be on disk with all that comes before it, and with its entries."""
-    checkpoint = found.checkpoint
+    first = files.offsets[0] if files.offsets else 0
     if checkpoint.min_timestamp > now_ms + _DAY_MS:
-        return found.first  # it speaks of times to come: damage
+        return first  # it speaks of times to come: damage
     exact = checkpoint.logics_physical_offset
     # Who does not know this field leaves it as it was: it counts if it tells of the same moment as the others.
-    if exact and _time_at(found, exact) == checkpoint.logics_msg_timestamp <= checkpoint.physic_msg_timestamp:
+    if exact and _time_at(files, exact) == checkpoint.logics_msg_timestamp <= checkpoint.physic_msg_timestamp:
         return exact
-    for start in reversed(found.files.offsets):
-        moment = _time_at(found, start)
+    for start in reversed(files.offsets):
+        moment = _time_at(files, start)
         if moment is not None and moment <= checkpoint.min_timestamp:
             return start
-    return found.first
+    return first
 
 
-def _time_at(found: Found, offset: int) -> int | None:
+def _time_at(files: FileQueue, offset: int) -> int | None:
     """When the record at an offset was stored; None if there is no good one."""
-    return LogScan(found.files, offset).time_of_first()
+    return LogScan(files, offset).time_of_first()
 
 
 def _segment_of(found: Found, offset: int) -> int:

@@ -127,6 +127,7 @@ class Store:
         self._trash = deque(self.paths.trash.iterdir() if self.paths.trash.is_dir() else ())
         # Why nothing is appended, the first that holds: what is there to be said for good, and for now.
         self._refusal: Callable[[], StorageError] | None = None
+        self._choosing = threading.Lock()
         self._ended: StorageError | None = None
         self._index_full: DiskFullError | None = None
         self.full_disks: tuple[FullDisk, ...] = ()
@@ -302,7 +303,10 @@ class Store:
     # Topics.
 
     def delete_topic(self, topic: str) -> None:
-        """Forget all messages of a topic, for good: one of the same name starts at 0."""
+        """Forget all messages of a topic, for good: one of the same name starts at 0.
+
+        Raises `DiskFullError`, and then it has not been deleted.
+        """
         self.publish()
         self._deleted.add(topic, self.log.end)
         for burst in (*self._waiting, self._burst):
@@ -389,15 +393,16 @@ class Store:
             self._choose_refusal()
 
     def _choose_refusal(self) -> None:
-        ended, index_full, full = self._ended, self._index_full, self.full_disks
-        if ended is not None:
-            self._refusal = lambda: type(ended)(str(ended))
-        elif full:
-            self._refusal = full[0].error
-        elif index_full is not None:
-            self._refusal = lambda: DiskFullError(index_full.path, index_full.free_bytes, index_full.setting)
-        else:
-            self._refusal = None
+        with self._choosing:  # or a thread that knew less would have the last word
+            ended, index_full, full = self._ended, self._index_full, self.full_disks
+            if ended is not None:
+                self._refusal = lambda: type(ended)(str(ended))
+            elif full:
+                self._refusal = full[0].error
+            elif index_full is not None:
+                self._refusal = lambda: DiskFullError(index_full.path, index_full.free_bytes, index_full.setting)
+            else:
+                self._refusal = None
 
     def empty_trash(self) -> None:
         """Delete the files of topics that were deleted."""
@@ -418,9 +423,12 @@ class Store:
         finally:
             self._ended = StoreClosedError(f"{self.paths.root} was closed; open it again to go on")
             self._choose_refusal()
-            self.log.close()
-            self.index.close()
-            self._lock.release()
+            self._give_up()
+
+    def _give_up(self) -> None:
+        self.log.close()
+        self._indexing.close()
+        self._lock.release()
 
     def _stop_cleanly(self) -> None:
         self.flush()
@@ -447,9 +455,7 @@ class Store:
         if not isinstance(self._ended, StoreClosedError):
             self._ended = StoreClosedError(f"{self.paths.root} was given up")
             self._choose_refusal()
-            self.log.close()
-            self.index.close()
-            self._lock.release()
+            self._give_up()
 
 
 def _pack_ipv4(host: Host) -> bytes:

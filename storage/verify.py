@@ -45,7 +45,10 @@ class Problem(NamedTuple):
 
 
 def verify(root: Path, settings: StoreSettings) -> list[Problem]:
-    """All that is wrong with a store; empty if nothing is. Raises `StoreLockedError`, `StoreUnusableError`."""
+    """All that is wrong with a store; empty if nothing is. Raises `StoreLockedError`, `StoreUnusableError`.
+
+    Nothing is changed, but that empty files go which an interrupted creation has left among segments and queues.
+    """
     paths = StorePaths(root)
     lock = StoreLock.acquire(paths.lock)
     try:

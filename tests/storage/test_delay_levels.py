@@ -35,7 +35,25 @@ def test_each_part_is_a_number_and_a_unit(text: str, delays: Delays) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", " ", " 1s", "1s  2s", "1s,2s", "1", "s", "1S", "1ms", "1 s", "1.5s", "1_0s", "0x1s", "1s\t2s", "1s\n", "٣s"],
+    [
+        "",
+        " ",
+        " 1s",
+        "1s  2s",
+        "1s,2s",
+        "1",
+        "s",
+        "1S",
+        "1ms",
+        "1 s",
+        "1.5s",
+        "1_0s",
+        "0x1s",
+        "1s\t2s",
+        "1s\n",
+        "٣s",
+        "999999999999999d",
+    ],
 )
 def test_what_is_no_list_of_delays_is_refused_by_name(text: str) -> None:
     with pytest.raises(ValueError, match="messageDelayLevel"):

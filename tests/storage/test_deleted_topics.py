@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import threading
 from pathlib import Path
 from typing import Any
@@ -251,3 +253,46 @@ def test_a_deletion_that_outlives_the_messages_it_was_about_does_not_hide_later_
     with opened(tmp_path) as store:
         assert bodies(store) == [b"new"]
         assert [bytes(record.body) for record in store.query("T", "k", 10)] == [b"new"]
+
+
+# Full disks.
+
+
+def test_on_a_full_disk_a_topic_is_deleted_or_it_is_not(tmp_path: Path) -> None:
+    with opened(tmp_path) as store:
+        store.append(message(b"old"))
+        flush(store)
+        with full_disk(), pytest.raises(DiskFullError):
+            store.delete_topic("T")
+        assert [bytes(record.body) for record in read_all(store)] == [b"old"]
+        assert store.append(message(b"new")).queue_offset == 1
+
+
+@pytest.mark.parametrize("broken", ["mkdir", "rename"])
+def test_a_topic_whose_files_cannot_be_moved_is_deleted_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: str
+) -> None:
+    store = Store(tmp_path, SMALL)
+    for number in range(40):
+        store.append(message(b"old %d" % number))
+    store.append(message(topic="U"))
+    flush(store)
+    store.save_progress()
+    call = getattr(os, broken)
+
+    def fail(*arguments: object, **more: object) -> object:
+        if any("topic-" in str(argument) for argument in arguments):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return call(*arguments, **more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, broken, fail)
+        store.delete_topic("T")
+    assert store.max_offset("T", 0) == 0
+    for number in range(3):
+        assert store.append(message(b"new %d" % number)).queue_offset == number
+    flush(store)
+    store.save_progress()
+    store.abandon()
+    with opened(tmp_path) as store:
+        assert [bytes(record.body) for record in read_all(store)] == [b"new 0", b"new 1", b"new 2"]

@@ -10,6 +10,7 @@ import pytest
 from disks import full_disk
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 from plain_index import EMPTY, PlainIndexFile, Row
 from storing import hurried
 
@@ -415,3 +416,32 @@ def test_a_file_shows_how_much_it_holds(path: Path) -> None:
     assert not path.exists()
     assert len(list(file.find(7, 0, 2**63))) == 3
     file.close()
+
+
+def test_what_is_inserted_while_the_header_is_written_is_written_next_time(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other thread comes at the worst moment: all is inserted, and the header is about to say so."""
+    file = create(path)
+    insert(file, ROWS[:1])
+    file.sync()
+
+    def count(slots: NDArray[np.bool_]) -> int:
+        file.sync()
+        return int(slots.sum())
+
+    with monkeypatch.context() as patch:
+        patch.setattr(np, "count_nonzero", count)
+        insert(file, ROWS[1:])
+    file.sync()
+    assert reopened(path).header == file.header
+    assert file.header.next_entry == len(ROWS) + 1
+
+
+def test_a_header_that_found_no_room_is_written_next_time(path: Path) -> None:
+    file = create(path)
+    insert(file, ROWS)
+    with full_disk("pwrite"), pytest.raises(DiskFullError):
+        file.sync()
+    file.sync()
+    assert reopened(path).header == file.header

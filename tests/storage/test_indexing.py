@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NoReturn
 
 import numpy as np
 import pytest
@@ -180,6 +182,41 @@ def test_on_a_full_disk_all_waits_and_progress_too(indexing: Indexing) -> None:
     assert not is_held_up(indexing)
     assert indexing.progress == Place(20, NOW + 2)
     assert (found(indexing, 1), found(indexing, 2), entries(indexing)) == ([10], [20], 3)
+
+
+def test_what_holds_it_up_holds_no_file(indexing: Indexing) -> None:
+    """A traceback would, and with it the room of the file that could not be made."""
+    indexing.add([noted(1)])
+    with full_disk("pwrite"):
+        indexing.file()
+    assert indexing.full is not None
+    assert (indexing.full.__traceback__, indexing.full.__context__) == (None, None)
+
+
+@pytest.mark.parametrize("broken", ["keys_of", "insert"])
+def test_whatever_fails_nothing_is_forgotten(indexing: Indexing, monkeypatch: pytest.MonkeyPatch, broken: str) -> None:
+    indexing.add([noted(1), noted(2)])
+
+    def fail(*_: object) -> NoReturn:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module if broken == "keys_of" else Index, broken, fail)
+        with pytest.raises(OSError, match="Too many"):
+            indexing.file()
+        assert indexing.progress == Place(0, 0)
+    indexing.add([noted(3)])
+    assert [found(indexing, number) for number in (1, 2, 3)] == [[10], [20], [30]]
+    assert entries(indexing) == 3
+
+
+def test_once_it_is_closed_nothing_is_filed(indexing: Indexing, tmp_path: Path) -> None:
+    indexing.add([noted(1)])
+    indexing.close()
+    indexing.add([noted(2)])
+    assert found(indexing, 1) == []
+    assert indexing.progress == Place(0, 0)
+    assert not (tmp_path / "index").exists()
 
 
 # Threads.
