@@ -62,7 +62,7 @@ def write_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
     try:
         with disk.full_disk_named(path, "storePathRootDir"):
             _make_full_length(descriptor, path)
-            os.pwrite(descriptor, raw, 0)
+            disk.write_all(descriptor, raw, 0)
             disk.sync_data(descriptor)
     finally:
         os.close(descriptor)
@@ -74,6 +74,6 @@ def _make_full_length(descriptor: int, path: Path) -> None:
     if size >= CHECKPOINT_SIZE:
         return
     start = size if size >= _FIELDS.size else 0  # half of the fields must not become all of them
-    os.pwrite(descriptor, bytes(CHECKPOINT_SIZE - start), start)
+    disk.write_all(descriptor, bytes(CHECKPOINT_SIZE - start), start)
     disk.sync_data(descriptor)
     disk.sync_folder(path.parent)

@@ -26,6 +26,13 @@ def sync_data(descriptor: int) -> None:
     _fdatasync(descriptor)
 
 
+def write_all(descriptor: int, data: bytes | memoryview, position: int) -> None:
+    """Write all of it: the system may take only a part at a time, and does when room runs out."""
+    written = 0
+    while written < len(data):
+        written += os.pwrite(descriptor, data[written:], position + written)
+
+
 def sync_folder(path: Path) -> None:
     """Return when the names in a folder are on disk."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)

@@ -91,10 +91,9 @@ class Indexing:
             self._hashed = keys
 
     def close(self) -> None:
-        """Give up the index. What waits stays out of it: the next start reads it from the log."""
-        with self._filing:
-            self._is_closed = True
-            self.index.close()
+        """Give up the index, when no other thread files any more. What waits is read from the log by the next start."""
+        self._is_closed = True
+        self.index.close()
 
     @contextmanager
     def complete_index(self) -> Iterator[Index]:

@@ -26,7 +26,7 @@ from pathlib import Path
 import numpy as np
 
 from pocketmq.protocol.spans import Bytes
-from pocketmq.storage.disk import full_disk_named, sync_data
+from pocketmq.storage.disk import full_disk_named, sync_data, write_all
 from pocketmq.storage.errors import DiskFullError, StoreUnusableError
 
 # What Linux keeps together at most: a huge page. ext4 does so since 6.16, for files that were read before.
@@ -90,10 +90,8 @@ class MappedFile:
 
     def overwrite(self, position: int, data: bytes | memoryview) -> None:
         """Write bytes past the mapping, where pages may be missing. Raises `DiskFullError`."""
-        written = 0
-        while written < len(data):
-            with full_disk_named(self.path, self._setting):
-                written += os.pwrite(self._descriptor, data[written:], position + written)
+        with full_disk_named(self.path, self._setting):
+            write_all(self._descriptor, data, position)
 
     def stretches(self, start: int = 0) -> Iterator[tuple[int, int]]:
         """Where the file takes room on disk, from `start` on; all else is zeros."""

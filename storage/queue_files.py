@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from pocketmq.storage.disk import full_disk_named, sync_data, sync_folder
+from pocketmq.storage.disk import full_disk_named, sync_data, sync_folder, write_all
 from pocketmq.storage.file_queue import list_segments
 from pocketmq.storage.layout import PAGE, segment_name
 from pocketmq.storage.mapped_file import next_data
@@ -81,9 +81,7 @@ class QueueFiles:
                 # One that is written from its beginning again may owe its name to a process that came to an end.
                 self._new_names |= place == 0 or is_new
                 self._unsynced.add(file)
-                written = 0
-                while written < len(data):
-                    written += os.pwrite(descriptor, data[written:], place + written)
+                write_all(descriptor, data, place)
             finally:
                 os.close(descriptor)
         self.unsynced_bytes += len(data)

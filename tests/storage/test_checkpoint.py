@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from disks import tiny_writes
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -189,3 +190,11 @@ def test_a_full_disk_is_named(path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     with pytest.raises(DiskFullError, match=r"checkpoint.*free some space or change storePathRootDir"):
         write_checkpoint(path, NEW)
     assert read_checkpoint(path) == Checkpoint()
+
+
+def test_a_checkpoint_is_written_whole_though_the_system_takes_little_at_a_time(tmp_path: Path) -> None:
+    path, checkpoint = tmp_path / "checkpoint", Checkpoint(1, 2, 3, 4, 5, 6)
+    with tiny_writes(7):
+        write_checkpoint(path, checkpoint)
+    assert read_checkpoint(path) == checkpoint
+    assert path.stat().st_size == 4096
