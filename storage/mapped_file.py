@@ -99,6 +99,11 @@ class MappedFile:
             yield stretch
             start = stretch[1]
 
+    def is_hole(self, position: int) -> bool:
+        """Whether the file takes no room there. On a full tmpfs even reading such a place ends the process."""
+        stretch = next(self.stretches(position), None)
+        return stretch is None or stretch[0] > position
+
     def find(self, pattern: bytes, start: int) -> Iterator[int]:
         """Where a pattern occurs, from `start` on; holes are not read."""
         for begin, end in self.stretches(start):

@@ -82,6 +82,8 @@ class LogScan:
             return
         file = self._files.at(start)
         position = offset - start
+        if file.is_hole(position):
+            return
         while position < file.size:
             columns = _good_at(file.data[position : position + _STEP], start + position)
             if columns is None:
@@ -96,8 +98,8 @@ class LogScan:
         start = self._files.start_of(offset)
         if start is None or offset - start > self._files.file_size - BLANK.size:
             return False
-        _, magic = BLANK.unpack_from(self._files.at(start).view, offset - start)
-        return bool(magic == MAGIC_BLANK)
+        file = self._files.at(start)
+        return not file.is_hole(offset - start) and BLANK.unpack_from(file.view, offset - start)[1] == MAGIC_BLANK
 
     def _is_good(self, offset: int) -> bool:
         return next(self._good_from(offset), None) is not None

@@ -432,3 +432,10 @@ def test_a_file_that_nobody_closed_gives_up_its_descriptor_in_the_end(path: Path
     gc.collect()
     with pytest.raises(OSError, match="descriptor"):
         os.fstat(descriptor)
+
+
+def test_what_takes_no_room_is_a_hole(tmp_path: Path) -> None:
+    file = MappedFile(tmp_path / "file", 1 << 20, "size", create=True)
+    assert all(file.is_hole(place) for place in (0, 5000, (1 << 20) - 1))
+    file.overwrite(8192, b"x")
+    assert [file.is_hole(place) for place in (0, 8191, 8192, 8200, 12288)] == [True, True, False, False, True]
