@@ -4,8 +4,8 @@ A record lies whole in one segment. Where one does not fit before the end (8 byt
 says how many bytes are left, and the next segment begins with the record. Offsets count on through segments, so a
 record's offset never changes.
 
-One thread appends and reads `end`. `prepare_ahead` and `flush` are for another one: between them they keep page
-faults, file creation and the disk's own time away from the first.
+One thread appends and reads `end`. `prepare_ahead` and `flush` are for another one: between them they keep the making
+of files and pages, and the disk's own time, away from the first.
 """
 
 from __future__ import annotations
