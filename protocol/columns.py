@@ -18,14 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pocketmq.protocol.errors import RemoteProtocolError
-from pocketmq.protocol.hashes import (
-    CRC_MASK,
-    Codes,
-    crc32,
-    extended,
-    hash_texts,
-    java_hash,
-)
+from pocketmq.protocol.hash_columns import Codes, extended, hash_texts
+from pocketmq.protocol.hashes import CRC_MASK, crc32, java_hash
 from pocketmq.protocol.message import MAGIC_V1, MAGIC_V2
 from pocketmq.protocol.property_columns import PropertyColumns
 from pocketmq.protocol.spans import Bytes, BytesLike, Ints, Mask, Spans, as_bytes, at_every_byte, read_at, read_lengths

@@ -14,7 +14,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from pocketmq.protocol.hashes import Codes, TextHashes, extended, hash_texts, index_key_hashes
+from pocketmq.protocol.hash_columns import Codes, TextHashes, extended, hash_texts, index_key_hashes
 from pocketmq.protocol.spans import FENCES_AT_END, Bytes, Ints, Mask, Spans, as_bytes, at_every_byte, offsets_of
 
 _NAME_END = b"\x01"

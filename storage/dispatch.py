@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from pocketmq.protocol.codes import MessageFlag
 from pocketmq.protocol.columns import RecordColumns
-from pocketmq.protocol.hashes import hash_texts, tags_code
+from pocketmq.protocol.hash_columns import hash_texts
+from pocketmq.protocol.hashes import tags_code
 from pocketmq.protocol.spans import Ints, Mask
 from pocketmq.storage.delay_levels import SCHEDULE_TOPIC, Delays, deliver_timestamp
 
