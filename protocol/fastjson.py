@@ -67,11 +67,13 @@ def _too_deep(value: Any) -> bool:
         level = [
             child
             for node in level
-            for child in (node.values() if isinstance(node, dict) else node)
-            if isinstance(child, (dict, list))
+            for child in (node.values() if node.__class__ is dict else node)
+            if child.__class__ in _CONTAINERS
         ]
     return bool(level)
 
+
+_CONTAINERS: Final = {dict, list}
 
 _SMALL: Final = 64 * 1024  # a document that is read at once, if only to say what is wrong with it
 _DIALECT: Final = re.compile(rb"[{,][ \t\r\n]*+-?+[0-9]++[ \t\r\n]*+:|\}[ \t\r\n]*+:")  # an integer key, an object key
@@ -187,8 +189,22 @@ def dumps(value: Any, *, bare_integer_keys: bool = False) -> bytes:
         raise LocalProtocolError("cannot be written as JSON: nested without end") from None
 
 
+_PLAIN: Final = frozenset({str, int, bool})
+_TEXT: Final = frozenset({str})
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether orjson writes a value as it is to be written. Most values are plain, or most of their parts."""
+    kind = type(value)
+    if kind in _PLAIN or value is None:
+        return True
+    if kind is dict:
+        return _TEXT.issuperset(map(type, value)) and _PLAIN.issuperset(map(type, value.values()))
+    return (kind is list or kind is tuple) and _PLAIN.issuperset(map(type, value))
+
+
 def _encode(value: Any, bare: bool) -> bytes:
-    if value is None or type(value) in (str, int, bool):
+    if _is_plain(value):
         return orjson.dumps(value)
     if isinstance(value, Mapping):
         members = (

@@ -228,7 +228,7 @@ _ROWS: Final = (
     RequestSpec(_R.SET_MESSAGE_REQUEST_MODE, _BROKER, "A"),
     RequestSpec(_R.GET_ALL_MESSAGE_REQUEST_MODE, _BROKER, "S"),
     RequestSpec(_R.GET_BROKER_MEMBER_GROUP, _NAMESRV, "B", namesrv.BrokerMemberGroupRequest),
-    RequestSpec(_R.BROKER_HEARTBEAT, (Role.CONTROLLER,), "B", namesrv.BrokerHeartbeatRequest),
+    RequestSpec(_R.BROKER_HEARTBEAT, (Role.NAMESRV, Role.CONTROLLER), "B", namesrv.BrokerHeartbeatRequest),
     RequestSpec(_R.NOTIFY_MIN_BROKER_ID_CHANGE, _BROKER, "B", namesrv.NotifyMinBrokerIdChangeRequest),
     RequestSpec(
         _R.SEND_RECORDS,

@@ -38,7 +38,7 @@ from pocketmq.protocol.bodies.offsets import (
     GetConsumerStatusBody,
     ResetOffsetBody,
 )
-from pocketmq.protocol.bodies.registration import RegisterBrokerBody
+from pocketmq.protocol.bodies.registration import RegisterBrokerBody, RegisteredTopics, TopicQueues
 from pocketmq.protocol.bodies.routes import (
     BrokerData,
     BrokerMemberGroup,
@@ -135,6 +135,7 @@ __all__ = [
     "QueueData",
     "QueueTimeSpan",
     "RegisterBrokerBody",
+    "RegisteredTopics",
     "ResetOffsetBody",
     "SetMessageRequestModeRequest",
     "SubscriptionData",
@@ -147,6 +148,7 @@ __all__ = [
     "TopicFilterType",
     "TopicList",
     "TopicOffset",
+    "TopicQueues",
     "TopicRouteData",
     "TopicStatsTable",
     "parse_config_text",

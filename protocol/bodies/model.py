@@ -124,15 +124,23 @@ class Body:
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
 
 
+class _MadeOnFirstUse:
+    """Stands for the codec of a class until it is asked for: no program needs all, and making them takes a while."""
+
+    def __get__(self, instance: object, cls: type[Body]) -> Codec:
+        cls._codec = codec = _codec(cls)
+        return codec
+
+
+Body._codec = _MadeOnFirstUse()  # type: ignore[assignment]
+
 B = TypeVar("B", bound=Body)
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
 def body(cls: type[B]) -> type[B]:
     """Make a class with annotations a body."""
-    made = dataclass(frozen=True, slots=True, kw_only=True, repr=False)(cls)
-    made._codec = _codec(made)
-    return made
+    return dataclass(frozen=True, slots=True, kw_only=True, repr=False)(cls)
 
 
 def _codec(cls: type[Body]) -> Codec:

@@ -60,7 +60,7 @@ class NotifyMinBrokerIdChangeRequest(NamedTuple):
 
 
 class GetRouteInfoRequest(NamedTuple):
-    topic: str
+    topic: str = ""  # as in RocketMQ, nothing is to be found under no name
     accept_standard_json_only: bool | None = None
 
 

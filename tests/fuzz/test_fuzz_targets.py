@@ -17,6 +17,7 @@ from fuzz_targets import (
     check_json,
     check_records,
     check_records_body,
+    check_registration,
     check_stream,
 )
 from hypothesis import given
@@ -77,12 +78,12 @@ def test_random_inputs_pass(target: Target, data: bytes) -> None:
     target(data)
 
 
-def fail(*_: object) -> Any:
+def fail(*_: object, **__: object) -> Any:
     raise ValueError("not the kind of error that a decoder may raise")
 
 
 def give(value: object) -> Any:
-    return lambda *_: value
+    return lambda *_, **__: value
 
 
 @pytest.mark.parametrize(
@@ -99,6 +100,8 @@ def give(value: object) -> Any:
         (check_json, "read", give([])),
         (check_json, "read", fail),
         (check_body, "read", fail),
+        (check_registration, "read", fail),
+        (check_registration, "replace", give(None)),
     ],
 )
 def test_a_reader_that_is_wrong_is_noticed(

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from functools import cache
 from typing import Final
 
 from fixtures import CapturedFrame, captured_frames
 from fuzz_targets import (
     BODY_TYPES,
+    COMPRESSED,
+    VERSIONS,
     Target,
     check_batch,
     check_body,
     check_json,
     check_records,
     check_records_body,
+    check_registration,
     check_stream,
 )
 
-from pocketmq.protocol.codes import Encoding
+from pocketmq.protocol.codes import Encoding, RequestCode, version_ordinal
 from pocketmq.protocol.columns import RecordColumns
 from pocketmq.protocol.framing import FrameDecoder, encode_frame
 from pocketmq.protocol.records_body import pack_records_body
@@ -73,6 +78,15 @@ def _typed_documents() -> Iterator[bytes]:
             yield bytes([BODY_TYPES.index(body_type)]) + frame.body
 
 
+def _registrations() -> Iterator[bytes]:
+    for frame in captured_frames():
+        if frame.code == RequestCode.REGISTER_BROKER and frame.body:
+            version = VERSIONS.index(version_ordinal(5, 0, 0) if frame.server == "5.5.0" else version_ordinal(4, 9, 7))
+            yield bytes([version]) + frame.body
+            with suppress(zlib.error):  # most are JSON
+                yield bytes([COMPRESSED + version]) + zlib.decompress(frame.body)
+
+
 def _frames_with(content: Content) -> Iterator[CapturedFrame]:
     return (frame for frame in captured_frames() if frame.body and _body_type(frame) is content)
 
@@ -91,4 +105,5 @@ _SEEDS: Final[Mapping[Target, Callable[[], Iterator[bytes]]]] = {
     check_records_body: _records_bodies,
     check_json: _documents,
     check_body: _typed_documents,
+    check_registration: _registrations,
 }

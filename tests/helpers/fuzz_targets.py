@@ -7,16 +7,18 @@ what is read.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from typing import Final, TypeVar
 
 import orjson
 
 from pocketmq.protocol import bodies, fastjson
 from pocketmq.protocol.batch import BatchItem, decode_batch, expand_inner_batch
-from pocketmq.protocol.bodies import Body
-from pocketmq.protocol.codes import MessageFlag
+from pocketmq.protocol.bodies import Body, RegisterBrokerBody, RegisteredTopics
+from pocketmq.protocol.codes import MessageFlag, version_ordinal
 from pocketmq.protocol.columns import RecordColumns
 from pocketmq.protocol.command import Command
 from pocketmq.protocol.errors import RemoteProtocolError
@@ -222,6 +224,30 @@ def check_body(data: bytes) -> None:
         assert again.to_json() == body_type.from_json(again.to_json()).to_json()
 
 
+# --- registrations
+
+VERSIONS: Final = (version_ordinal(4, 9, 7), version_ordinal(5, 0, 0), 36)
+COMPRESSED: Final = 3 * 42  # so much more of the first byte, and the blocks come in plain: the fuzzer cannot inflate
+
+
+def check_registration(data: bytes) -> None:
+    """What a NameServer reads of a registration is what all of it says, in any encoding that a version has."""
+    number, body = choice(data)
+    version = VERSIONS[number % len(VERSIONS)]
+    if number >= COMPRESSED:
+        body = zlib.compress(body, 1)
+    topics = read(lambda: RegisteredTopics.decode(body, version))
+    whole = read(lambda: RegisterBrokerBody.decode(body, version))
+    if topics is not None and whole is not None:
+        wrapper = whole.topic_config_serialize_wrapper
+        assert topics.data_version == replace(wrapper.data_version, extra={})
+        assert topics.filter_servers == whole.filter_server_list
+        assert topics.topics == {
+            name: (config.read_queue_nums, config.write_queue_nums, config.perm, config.topic_sys_flag)
+            for name, config in wrapper.topic_config_table.items()
+        }
+
+
 TARGETS: Final[tuple[Target, ...]] = (
     check_stream,
     check_records,
@@ -229,4 +255,5 @@ TARGETS: Final[tuple[Target, ...]] = (
     check_records_body,
     check_json,
     check_body,
+    check_registration,
 )

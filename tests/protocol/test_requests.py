@@ -122,7 +122,7 @@ EXPECTED = {
         "haServerAddr masterAddr",
     ),
     104: Row("UNREGISTER_BROKER", "NS", "B", BROKER),
-    105: Row("GET_ROUTEINFO_BY_TOPIC", "NS", "JGNCAB", "topic! acceptStandardJsonOnly:b"),
+    105: Row("GET_ROUTEINFO_BY_TOPIC", "NS", "JGNCAB", "topic acceptStandardJsonOnly:b"),
     106: Row("GET_BROKER_CLUSTER_INFO", "NS", "AB"),
     200: Row("UPDATE_AND_CREATE_SUBSCRIPTIONGROUP", "BR", "A"),
     201: Row(
@@ -196,7 +196,7 @@ EXPECTED = {
     901: Row("GET_BROKER_MEMBER_GROUP", "NS", "B", "clusterName! brokerName!"),
     904: Row(
         "BROKER_HEARTBEAT",
-        "CO",
+        "NS CO",
         "B",
         "clusterName! brokerAddr! brokerName! brokerId:l epoch:i maxOffset:l confirmOffset:l "
         "heartbeatTimeoutMills:l electionPriority:i",
@@ -245,7 +245,7 @@ EXPECTED = {
 
 ROLES = {"NS": Role.NAMESRV, "BR": Role.BROKER, "CL": Role.CLIENT, "CO": Role.CONTROLLER}
 KINDS = {"": Kind.TEXT, "i": Kind.INT32, "l": Kind.INT64, "b": Kind.BOOLEAN}
-# A flag that is off when absent is like one that nobody asks for.
+# A flag that is off when absent is like one that nobody asks for, and so is a text that is empty.
 ABSENT: dict[str, object] = {"": None, "true": True, "false": None}
 
 
@@ -268,10 +268,14 @@ def parse_field(text: str) -> tuple[str, Expected]:
     return name, Expected(KINDS[kind], required, ABSENT[default] if default in ABSENT else int(default))
 
 
+def says_nothing(default: object) -> bool:
+    return default is False or default == ""
+
+
 def fields_in(header: HeaderType) -> dict[str, Expected]:
     """What a class says of its fields."""
     return {
-        field.wire: Expected(field.kind, field.required, None if field.default is False else field.default)
+        field.wire: Expected(field.kind, field.required, None if says_nothing(field.default) else field.default)
         for field in codec(header).fields
     }
 

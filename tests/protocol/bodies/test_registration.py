@@ -16,12 +16,15 @@ from hypothesis import strategies as st
 from pocketmq.protocol.bodies import (
     DataVersion,
     RegisterBrokerBody,
+    RegisteredTopics,
     TopicConfig,
     TopicConfigSerializeWrapper,
     TopicFilterType,
+    TopicQueues,
 )
 from pocketmq.protocol.codes import VERSION, version_ordinal
 from pocketmq.protocol.errors import RemoteProtocolError
+from pocketmq.protocol.framing import FrameDecoder
 from pocketmq.protocol.hashes import body_crc
 
 V4, V5, BEFORE_3_0_11 = VERSION, version_ordinal(5, 0, 0), 36
@@ -198,3 +201,263 @@ def test_damaged_blocks_give_another_body_or_a_remote_protocol_error(
     start = position % len(data)
     with contextlib.suppress(RemoteProtocolError):
         assert decode_blocks(data[:start] + junk + data[start + cut :], version).to_json()
+
+
+# --- what a NameServer keeps of it
+
+
+def kept(body: RegisterBrokerBody) -> RegisteredTopics:
+    """The same, of a body that was read whole."""
+    wrapper = body.topic_config_serialize_wrapper
+    version = wrapper.data_version
+    queues = {
+        name: TopicQueues(topic.read_queue_nums, topic.write_queue_nums, topic.perm, topic.topic_sys_flag)
+        for name, topic in wrapper.topic_config_table.items()
+    }
+    known = DataVersion(counter=version.counter, state_version=version.state_version, timestamp=version.timestamp)
+    return RegisteredTopics(known, queues, body.filter_server_list)
+
+
+def document(table: str, rest: str = "") -> bytes:
+    return f'{{"topicConfigSerializeWrapper":{{"topicConfigTable":{table}{rest}}}}}'.encode()
+
+
+def read_table(table: str) -> dict[str, TopicQueues]:
+    return dict(RegisteredTopics.decode(document(table), V5).topics)
+
+
+def test_of_every_captured_registration_the_same_is_kept() -> None:
+    seen = 0
+    for frame in captured_frames():
+        if frame.code == 103 and not frame.is_response:
+            (command,) = FrameDecoder().feed(frame.frame)
+            decoded = RegisteredTopics.decode(command.body, command.version)
+            assert decoded == kept(RegisterBrokerBody.decode(command.body, command.version))
+            assert decoded.topics
+            seen += 1
+    assert seen >= 9
+
+
+@pytest.mark.parametrize(
+    ("data", "version"),
+    [
+        (BODY.to_json(), V4),
+        (zlib.compress(blocks(*TOPICS)), V4),
+        (zlib.compress(blocks(*TOPICS, mappings=[b'{"topic":"S"}'])), V5),
+        (BODY.topic_config_serialize_wrapper.to_json(), BEFORE_3_0_11),
+    ],
+    ids=["JSON", "blocks", "blocks since 5.0", "topics alone"],
+)
+def test_in_each_encoding_the_same_is_kept(data: bytes, version: int) -> None:
+    decoded = RegisteredTopics.decode(memoryview(data), version)
+    assert decoded == kept(RegisterBrokerBody.decode(data, version))
+    assert decoded.topics == {"T": TopicQueues(4, 8, 6, 0), "M": TopicQueues(16, 16, 6, 0)}
+    assert decoded.data_version == DataVersion(counter=3, timestamp=1_700_000_000_000)
+    assert decoded.filter_servers == (() if version == BEFORE_3_0_11 else ("10.0.0.1:1",))
+
+
+INT32 = st.integers(0, 2**31 - 1)
+NUMBERS = st.sampled_from([4, 8]) | INT32
+BODIES = st.builds(
+    lambda topics, version, filter_servers: RegisterBrokerBody(
+        topic_config_serialize_wrapper=TopicConfigSerializeWrapper(
+            topic_config_table={topic.topic_name: topic for topic in topics}, data_version=version
+        ),
+        filter_server_list=filter_servers,
+    ),
+    st.lists(
+        st.builds(
+            TopicConfig,
+            topic_name=st.text(st.characters(codec="utf-8", exclude_characters=" "), max_size=8),
+            read_queue_nums=NUMBERS,
+            write_queue_nums=NUMBERS,
+            perm=NUMBERS,
+            topic_sys_flag=NUMBERS,
+            attributes=st.none() | st.dictionaries(st.text(max_size=4), st.text(max_size=4), max_size=2),
+            order=st.booleans(),
+            mapping_detail=st.none(),
+            extra=st.just({}),
+        ),
+        max_size=8,
+    ),
+    st.builds(
+        DataVersion,
+        counter=INT32,
+        state_version=st.none() | INT32,
+        timestamp=st.integers(0, 2**63 - 1),
+        extra=st.dictionaries(st.sampled_from(["x", "y"]), INT32),
+    ),
+    st.lists(st.text(max_size=8), max_size=2).map(tuple),
+)
+
+
+@given(BODIES)
+def test_of_any_body_in_json_the_same_is_kept(body: RegisterBrokerBody) -> None:
+    assert RegisteredTopics.decode(body.to_json(), V5) == kept(body)
+    alone = RegisteredTopics.decode(body.topic_config_serialize_wrapper.to_json(), BEFORE_3_0_11)
+    assert alone == kept(body)._replace(filter_servers=())
+
+
+@given(BODIES, st.sampled_from([V4, V5]))
+def test_of_any_body_in_blocks_the_same_is_kept_but_for_the_flags_they_lack(
+    body: RegisterBrokerBody, version: int
+) -> None:
+    wrapper = body.topic_config_serialize_wrapper
+    data = blocks(
+        *(
+            f"{name} {topic.read_queue_nums} {topic.write_queue_nums} {topic.perm} SINGLE_TAG "
+            f"{'' if topic.attributes is None else json.dumps(topic.attributes)}".encode()
+            for name, topic in wrapper.topic_config_table.items()
+        ),
+        data_version=wrapper.data_version.to_json(),
+        filter_servers=json.dumps(body.filter_server_list).encode(),
+        mappings=[] if version == V5 else None,
+    )
+    whole = kept(body)
+    without_flags = {name: queues._replace(topic_sys_flag=0) for name, queues in whole.topics.items()}
+    assert RegisteredTopics.decode(zlib.compress(data), version) == whole._replace(topics=without_flags)
+
+
+def test_numbers_may_be_written_as_text() -> None:
+    table = '{"A":{"readQueueNums":"4","writeQueueNums":4.0,"perm":"+6","topicSysFlag":"00"},"B":{"perm":"4"}}'
+    assert read_table(table) == {"A": TopicQueues(4, 4, 6, 0), "B": TopicQueues(16, 16, 4, 0)}
+
+
+def test_what_is_missing_or_null_has_rocketmqs_default() -> None:
+    nothing = TopicQueues(16, 16, 6, 0)
+    nulls = '{"readQueueNums":null,"writeQueueNums":null,"perm":null,"topicSysFlag":null}'
+    assert read_table(f'{{"A":{{}},"B":{nulls},"C":{{"topicSysFlag":3}},"D":{nulls}}}') == {
+        "A": nothing,
+        "B": nothing,
+        "C": nothing._replace(topic_sys_flag=3),
+        "D": nothing,
+    }
+
+
+@pytest.mark.parametrize("data", [b"{}", b'{"topicConfigSerializeWrapper":{}}', b'{"filterServerList":null}'])
+def test_a_body_may_have_no_topics(data: bytes) -> None:
+    assert RegisteredTopics.decode(data, V5) == RegisteredTopics(DataVersion(), {}, ())
+
+
+def test_topics_that_are_null_or_a_reference_are_left_out() -> None:
+    assert read_table('{"A":null,"B":{"perm":4},"C":{"$ref":"$.x"}}') == {"B": TopicQueues(16, 16, 4, 0)}
+    assert read_table("null") == {}
+
+
+def test_the_largest_numbers_are_those_of_java() -> None:
+    table = '{"A":{"readQueueNums":2147483647,"writeQueueNums":0,"perm":0,"topicSysFlag":2147483647}}'
+    assert read_table(table) == {"A": TopicQueues(2**31 - 1, 0, 0, 2**31 - 1)}
+
+
+@pytest.mark.parametrize("member", ["readQueueNums", "writeQueueNums", "perm", "topicSysFlag"])
+@pytest.mark.parametrize(
+    ("number", "problem"),
+    [
+        ("-1", "numbers of a topic are from 0 to 2147483647"),
+        ('"-1"', "numbers of a topic are from 0 to 2147483647"),
+        ("2147483648", "numbers of a topic are from 0 to 2147483647"),
+        ("9223372036854775808", "expected a 64-bit integer"),
+        ("1e300", "expected a 64-bit integer"),
+        ("4.5", "expected an integer"),
+        ('""', "expected an integer"),
+        ('"four"', "expected an integer"),
+        ('" 4"', "expected an integer"),
+        ("true", "expected an integer"),
+        ("[]", "expected an integer, got an array"),
+        ("{}", "expected an integer, got an object"),
+    ],
+)
+def test_what_is_no_such_number_is_refused(member: str, number: str, problem: str) -> None:
+    numbers = {"readQueueNums": "4", "writeQueueNums": "4", "perm": "6", "topicSysFlag": "0", member: number}
+    topic = "{" + ",".join(f'"{name}":{value}' for name, value in numbers.items()) + "}"
+    for table in (f'{{"A":{topic}}}', f'{{"A":{{"{member}":{number}}}}}'):
+        with pytest.raises(RemoteProtocolError, match=problem):
+            read_table(table)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"[]",
+        b"null",
+        b'"T"',
+        b'{"topicConfigSerializeWrapper":[]}',
+        b'{"topicConfigSerializeWrapper":"x"}',
+        b'{"filterServerList":{}}',
+        b'{"filterServerList":[[]]}',
+        *map(document, ("[]", '"T"', "1", "true", '{"A":[]}', '{"A":"T"}', '{"A":1}', '{"A":false}')),
+        *map(document, ("{1:{}}", '{{"topic":"A"}:{}}', '{"A":{},1:{"perm":4}}')),
+        document("{}", ',"dataVersion":[]'),
+        document("{}", ',"dataVersion":{"counter":"x"}'),
+        document("{}")[:-1],
+    ],
+)
+def test_what_a_nameserver_cannot_read_is_a_remote_protocol_error(data: bytes) -> None:
+    with pytest.raises(RemoteProtocolError):
+        RegisteredTopics.decode(data, V5)
+
+
+def test_the_error_says_where() -> None:
+    with pytest.raises(RemoteProtocolError, match=r"^topicConfigTable\[A\]\.perm: expected an integer, got \"x\"$"):
+        read_table('{"A":{"perm":"x"}}')
+    with pytest.raises(RemoteProtocolError, match=r"^topicConfigTable: expected names of topics$"):
+        read_table("{1:{}}")
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-1, 2**33) | st.floats(allow_nan=False) | st.sampled_from(["4", "x", ""]),
+    lambda inner: (
+        st.lists(inner, max_size=2)
+        | st.dictionaries(st.sampled_from(["perm", "readQueueNums", "counter"]), inner, max_size=2)
+    ),
+    max_leaves=4,
+)
+NEARLY = st.fixed_dictionaries(
+    {},
+    optional={
+        "filterServerList": JSON,
+        "topicConfigSerializeWrapper": JSON
+        | st.fixed_dictionaries(
+            {}, optional={"dataVersion": JSON, "topicConfigTable": JSON | st.dictionaries(st.text(max_size=2), JSON)}
+        ),
+    },
+)
+
+
+@given(NEARLY)
+def test_what_is_nearly_a_body_is_kept_or_a_remote_protocol_error(value: Any) -> None:
+    with contextlib.suppress(RemoteProtocolError):
+        decoded = RegisteredTopics.decode(json.dumps(value).encode(), V5)
+        assert all(type(name) is str for name in decoded.topics)
+        assert all(number in range(1 << 31) for queues in decoded.topics.values() for number in queues)
+        assert not decoded.data_version.extra
+
+
+# --- what a hostile broker may send it
+
+
+def test_members_that_nobody_knows_are_not_kept() -> None:
+    data = document("{}", ',"dataVersion":{"counter":1,"large":"' + "x" * 1000 + '"}')
+    assert RegisteredTopics.decode(data, V5).data_version == DataVersion(counter=1)
+
+
+def test_more_topics_than_a_broker_has_are_not_read() -> None:
+    with pytest.raises(RemoteProtocolError, match="100001 topics: 100000 are read"):
+        read_table("{" + ",".join(f'"{number}":null' for number in range(100_001)) + "}")
+
+
+def test_attributes_and_mappings_that_would_take_long_to_read_are_not() -> None:
+    slow = b'{"topic":"A",0:[' + b"[]," * 10_000 + b"[]]}"  # a kilobyte, compressed, holds hundreds of these
+    data = blocks(b"A 4 4 6 SINGLE_TAG " + slow[:-1], mappings=[slow[:-1]])
+    assert RegisteredTopics.decode(zlib.compress(data), V5).topics == {"A": TopicQueues(4, 4, 6, 0)}
+    with pytest.raises(RemoteProtocolError, match="unreadable JSON"):
+        decode_blocks(data, V5)
+
+
+def test_however_many_kinds_of_topics_there_are_each_has_its_numbers() -> None:
+    numbers = {f"T{count}": count % 500 for count in range(1000)}
+    table = {
+        name: {"readQueueNums": n, "writeQueueNums": 4, "perm": 6, "topicSysFlag": 0} for name, n in numbers.items()
+    }
+    assert read_table(json.dumps(table)) == {name: TopicQueues(n, 4, 6, 0) for name, n in numbers.items()}
