@@ -28,7 +28,7 @@ fix: .venv/.ready-dev ## format the code and mend what the linter can
 test: .venv/.ready-dev ## run the tests (ARGS: for pytest)
 	$(BIN)/pytest $(ARGS)
 
-test-faults: .venv/.ready-dev ## fill disks and cut their power: mounts file systems, as root on Linux (ARGS: for pytest)
+test-faults: .venv/.ready-dev ## full disks, power cuts, NAT: makes disks and networks, as root on Linux (ARGS: for pytest)
 	$(BIN)/pytest tests/faults $(ARGS)
 
 bench: .venv/.ready-dev ## run every benchmark

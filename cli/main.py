@@ -1,84 +1,32 @@
-"""The `pocketmq` command, also installed as `pmq`.
-
-Tables are drawn on a terminal; anywhere else the same cells come as lines with tabs, for `cut` and `grep`.
-"""
+"""The `pocketmq` command, also installed as `pmq`. A subcommand is loaded when it is called, or when all are listed."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import importlib
+from collections.abc import Mapping
 from typing import Final
 
 import click
-from rich.console import Console
-from rich.table import Table
 
-from pocketmq.protocol.bodies import Body
-from pocketmq.protocol.fields import Field, codec
-from pocketmq.protocol.requests import REQUESTS, Content, RequestSpec, Users
-
-_SUMMARY: Final = ("code", "name", "served by", "sent by")
-_FIELDS: Final = ("part of", "field", "type", "if absent")
+_COMMANDS: Final[Mapping[str, str]] = {
+    "codes": "pocketmq.cli.codes",
+    "namesrv": "pocketmq.namesrv.command",
+}
+"""Each subcommand, and the module that has it under its own name."""
 
 
-@click.group()
+class _Commands(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [*_COMMANDS]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _COMMANDS:
+            return None
+        command: click.Command = getattr(importlib.import_module(_COMMANDS[cmd_name]), cmd_name)
+        return command
+
+
+@click.group(cls=_Commands)
 @click.version_option(package_name="pocketmq", message="%(prog)s %(version)s")
 def main() -> None:
     """A pocket-sized Apache RocketMQ."""
-
-
-@main.command()
-@click.argument("code", metavar="[CODE_OR_NAME]", required=False)
-def codes(code: str | None) -> None:
-    """List the request codes, or show what one of them carries."""
-    if code is None:
-        _show(_SUMMARY, map(_summary, REQUESTS.values()))
-    else:
-        request = _find(code)
-        _show(_SUMMARY, [_summary(request)])
-        _show(_FIELDS, _fields(request))
-
-
-def _find(code: str) -> RequestSpec:
-    for request in REQUESTS.values():
-        if code.upper() in (str(int(request.code)), request.code.name):
-            return request
-    raise click.UsageError(f"no request has the code or name {code!r}; list them all with: pocketmq codes")
-
-
-def _summary(request: RequestSpec) -> Sequence[str]:
-    served_by = ", ".join(role.value for role in request.served_by)
-    sent_by = ", ".join(Users[letter].value for letter in request.users)
-    return str(int(request.code)), request.code.name, served_by, sent_by
-
-
-def _fields(request: RequestSpec) -> Iterable[Sequence[str]]:
-    for which, header, body in (
-        ("request", request.request, request.request_body),
-        ("response", request.response, request.response_body),
-    ):
-        for field in codec(header).fields:
-            yield which, field.wire, field.kind.value, _if_absent(field)
-        if body is not None:
-            yield which, "(body)", _body(body), ""
-
-
-def _body(body: type[Body] | Content) -> str:
-    return body.value if isinstance(body, Content) else f"JSON: {', '.join(body.members())}"
-
-
-def _if_absent(field: Field) -> str:
-    if field.required:
-        return "refused"
-    return "" if field.default is None else str(field.default).lower()
-
-
-def _show(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    console = Console()
-    if not console.is_terminal:
-        for row in (columns, *rows):
-            click.echo("\t".join(row))
-        return
-    table = Table(*columns)
-    for row in rows:
-        table.add_row(*row)
-    console.print(table)

@@ -7,12 +7,15 @@ from pathlib import Path
 
 import numpy as np
 
+from pocketmq.namesrv.settings import NamesrvSettings
 from pocketmq.protocol.codes import Encoding, Language, RequestCode
 from pocketmq.protocol.command import Command
 from pocketmq.protocol.fastjson import loads
 from pocketmq.protocol.framing import FrameDecoder, encode_frame
 from pocketmq.protocol.hashes import index_key_hash, java_hash, tags_code
 from pocketmq.protocol.message import MAGIC_BLANK, decode_record, encode_record
+from pocketmq.service.options import ServiceSettings
+from pocketmq.service.settings import to_texts
 from pocketmq.storage.layout import (
     BLANK,
     CHECKPOINT_SIZE,
@@ -129,3 +132,9 @@ def test_every_file_that_the_documentation_names_exists() -> None:
     named = [name for path in DOCS.glob("*.md") for name in re.findall(r"`([a-z_]+/[\w/.]*)`", path.read_text())]
     assert named
     assert [name for name in named if not (root / name).exists()] == []
+
+
+def test_the_page_of_the_nameserver_lists_every_setting_with_its_default() -> None:
+    page = (DOCS / "namesrv.md").read_text()
+    listed = dict(re.findall(r"^\| `(\w+)` \| (?:`([^`]*)`)? ?\|", page, re.MULTILINE))
+    assert listed == to_texts(NamesrvSettings()) | to_texts(ServiceSettings())

@@ -24,9 +24,11 @@ FOLDERS = sorted({package.split(".")[1] for package in PACKAGES})
 
 # The arrows of ARCHITECTURE.md: each folder, and the folders that it may import besides itself.
 MAY_IMPORT = {
-    "cli": {"protocol", "remoting", "storage"},
+    "cli": {"namesrv", "protocol", "remoting", "service", "storage"},
+    "namesrv": {"protocol", "remoting", "service"},
     "protocol": set[str](),
     "remoting": {"protocol"},
+    "service": {"protocol"},
     "storage": {"protocol"},
 }
 

@@ -1,0 +1,4 @@
+from pocketmq.namesrv.command import namesrv
+
+if __name__ == "__main__":
+    namesrv(prog_name="python -m pocketmq.namesrv")
