@@ -9,8 +9,6 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 import click
-from rich.console import Console
-from rich.table import Table
 
 from pocketmq.protocol.bodies import Body
 from pocketmq.protocol.fields import Field, codec
@@ -67,6 +65,9 @@ def _if_absent(field: Field) -> str:
 
 
 def _show(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    from rich.console import Console  # here, as `pocketmq --help` loads this module for its first line
+    from rich.table import Table
+
     console = Console()
     if not console.is_terminal:
         for row in (columns, *rows):

@@ -1,3 +1,5 @@
+"""`python -m pocketmq.namesrv`, which is `pocketmq namesrv`."""
+
 from pocketmq.namesrv.command import namesrv
 
 if __name__ == "__main__":

@@ -10,12 +10,10 @@ import click
 from pocketmq.service.addresses import Address
 from pocketmq.service.command import config_option, listen_option, read_settings, setting_option
 
-DEFAULT_PORT = 9876
-
 
 @click.command()
 @config_option
-@listen_option(DEFAULT_PORT)
+@listen_option(9876)
 @setting_option
 def namesrv(file: Path | None, listen: Address | None, options: tuple[str, ...]) -> None:
     """Run a NameServer, which tells where topics are."""

@@ -17,6 +17,7 @@ class NamesrvSettings:
     bind_address: str = "127.0.0.1"
     """The host to listen on; RocketMQ's is 0.0.0.0, which lets everybody in."""
     listen_port: int = 9876
+    """The port; 0 is any that is free."""
     kv_config_path: str = "~/namesrv/kvConfig.json"
     """The file of the key-value configuration; empty keeps it in memory."""
     networks: Networks = field(default_factory=Networks)
@@ -25,6 +26,7 @@ class NamesrvSettings:
     scan_not_active_broker_interval: int = 10_000
     """Milliseconds between two looks for brokers that have gone silent."""
     server_channel_max_idle_time_seconds: int = 120
+    """Seconds without a byte after which a connection is closed."""
     delete_topic_with_broker_registration: bool = False
     """Whether topics go that their broker no longer names."""
     support_acting_master: bool = False
@@ -38,12 +40,15 @@ class NamesrvSettings:
     order_message_enable: bool = False
     """Whether routes tell the configuration of ordered topics."""
     return_order_topic_config_to_broker: bool = True
+    """Whether brokers are told it when they register."""
     enable_topic_list: bool = True
     """Whether topics may be listed by cluster, unit or system."""
     enable_all_topic_list: bool = True
+    """Whether all topics may be listed."""
     need_wait_for_service: bool = False
     """Whether routes are refused at first, so that brokers can register before clients ask."""
     wait_seconds_for_service: int = 45
+    """For how many seconds."""
 
     def __post_init__(self) -> None:
         if not self.bind_address:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -51,7 +51,6 @@ def read_settings(
     file: Path | None,
     options: Sequence[str],
     listen: Address | None,
-    given: Mapping[str, str] | None = None,
     without_effect: Collection[str] = (),
 ) -> tuple[Any, ServiceSettings]:
     """The settings of a program, from everywhere they may be; what is wrong with them is a usage error.
@@ -66,7 +65,7 @@ def read_settings(
             file=file,
             environ=os.environ,
             options=options,
-            given={**where, **(given or {})},
+            given=where,
             without_effect=without_effect,
         )
     except SettingsError as error:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import fcntl
 import gc
 import os
-import shutil
 import struct
 import subprocess
 import sys
@@ -17,6 +16,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
+
+from system import missing, run
 
 _TOOLS = ("mkfs.ext4", "mount", "umount")
 _MIB = 1 << 20
@@ -33,9 +34,8 @@ def why_not() -> str | None:
         return "file systems are mounted on Linux only"
     if os.geteuid() != 0:
         return "only root may mount file systems"
-    missing = [tool for tool in _TOOLS if _find(tool) is None]
-    if missing:
-        return f"there is no {' and no '.join(missing)}"
+    if absent := missing(_TOOLS):
+        return f"there is no {' and no '.join(absent)}"
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder) / "disk"
         try:
@@ -55,7 +55,7 @@ class Ext4:
         self._image = image
         with image.open("wb") as file:
             file.truncate(size)
-        _run("mkfs.ext4", "-q", *(["-b", str(block_size)] if block_size else []), str(image))
+        run("mkfs.ext4", "-q", *(["-b", str(block_size)] if block_size else []), str(image))
 
     @contextmanager
     def mounted(self, place: Path) -> Iterator[Path]:
@@ -106,23 +106,13 @@ class Filler:
 @contextmanager
 def _mounted(place: Path, *arguments: str) -> Iterator[None]:
     place.mkdir(exist_ok=True)
-    _run("mount", *arguments, str(place))
+    run("mount", *arguments, str(place))
     try:
         yield
     finally:
         gc.collect()  # a mapping that nobody uses any more would keep the disk busy
         try:
-            _run("umount", str(place))
+            run("umount", str(place))
         except subprocess.CalledProcessError:
-            _run("umount", "--lazy", str(place))
+            run("umount", "--lazy", str(place))
             raise
-
-
-def _find(tool: str) -> str | None:
-    return shutil.which(tool, path=f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin")
-
-
-def _run(tool: str, *arguments: str) -> None:
-    path = _find(tool)
-    assert path is not None
-    subprocess.run([path, *arguments], check=True, capture_output=True, text=True)

@@ -6,7 +6,6 @@ For root on Linux with the tools `ip` and `nft`; `why_not` says what is missing.
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,6 +14,8 @@ from functools import cache
 from itertools import count
 from types import TracebackType
 from typing import Any, Final, Self
+
+from system import missing, run
 
 _TOOLS: Final = ("ip", "nft")
 _numbers = count(1)
@@ -27,9 +28,8 @@ def why_not() -> str | None:
         return "network namespaces are Linux's"
     if os.geteuid() != 0:
         return "only root may make network namespaces"
-    missing = [tool for tool in _TOOLS if _find(tool) is None]
-    if missing:
-        return f"there is no {' and no '.join(missing)}; on Debian or Ubuntu: apt install iproute2 nftables"
+    if absent := missing(_TOOLS):
+        return f"there is no {' and no '.join(absent)}; on Debian or Ubuntu: apt install iproute2 nftables"
     try:
         with docker_like():
             pass
@@ -43,7 +43,7 @@ class Machine:
 
     def __init__(self, name: str) -> None:
         self.name = f"pmq{os.getpid()}-{next(_numbers)}-{name}"
-        _run("ip", "netns", "add", self.name)
+        run("ip", "netns", "add", self.name)
         self.run("ip", "link", "set", "lo", "up")
 
     def __enter__(self) -> Self:
@@ -52,11 +52,11 @@ class Machine:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        _run("ip", "netns", "delete", self.name)
+        run("ip", "netns", "delete", self.name)
 
     def run(self, *command: str, input: str | None = None) -> str:
         """The output of a command that runs here."""
-        return _run("ip", "netns", "exec", self.name, *command, input=input)
+        return run("ip", "netns", "exec", self.name, *command, input=input)
 
     def popen(self, *command: str, **options: Any) -> subprocess.Popen[str]:
         """A process that runs here; `ip` becomes that process."""
@@ -64,7 +64,7 @@ class Machine:
 
     def plug_in(self, interface: str, other: Machine, other_interface: str) -> None:
         """Lay a cable from here to another machine."""
-        _run(
+        run(
             *("ip", "link", "add", interface, "netns", self.name, "type", "veth"),
             *("peer", "name", other_interface, "netns", other.name),
         )
@@ -132,13 +132,3 @@ def docker_like() -> Iterator[DockerHost]:
     """A host with three containers, and a machine on its LAN."""
     with Machine("host") as host, Machine("lan") as lan, Machine("a") as a, Machine("b") as b, Machine("c") as c:
         yield DockerHost(host, lan, [a, b, c])
-
-
-def _find(tool: str) -> str | None:
-    return shutil.which(tool, path=f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin")
-
-
-def _run(tool: str, *arguments: str, input: str | None = None) -> str:
-    path = _find(tool)
-    assert path is not None
-    return subprocess.run([path, *arguments], check=True, capture_output=True, text=True, input=input).stdout
